@@ -80,9 +80,8 @@ LABEL, SHARE = 1, 2
 """Indices in `HEADS` of two columns: the variant's label, and its number of passed runs."""
 
 MAX_PAGE = 300_000
-"""Approximate maximum length of the HTML for a page's runs, in characters.
-
-Run trees may take up half of this. A run whose tree does not fit is shown as one line."""
+"""Approximate maximum length of the HTML for a page's runs, in characters. Trees may take up half
+of this; a run whose tree does not fit is shown as one line."""
 
 MAX_INPUTS = 200
 
@@ -573,9 +572,8 @@ def _format_figures(grid: Grid) -> str:
     for row, summary in zip(rows, grid.summary, strict=True):
         cells = [_safe(text) for text in row]
         cells[LABEL] = f"<b>{cells[LABEL]}</b>"
-        if (
-            summary.judged and HEADS[SHARE] in heads
-        ):  # a bar: solid up to the lower end of its interval, pale to the upper
+        # a bar: solid up to the lower end of its interval, pale to the upper
+        if summary.judged and HEADS[SHARE] in heads:
             low, high = (round(100 * end) for end in summary.interval)
             share, good = round(100 * (summary.share or 0)), COLOURS["good"]
             stops = (

@@ -42,15 +42,7 @@ from axe_nb.session.session import session
 from axe_nb.text import one_line, shown_value
 from axe_nb.views.appearance import LOOKS
 from axe_nb.views.html import PLAIN, twin
-from axe_nb.views.table import (
-    CUT,
-    MAX_TREES,
-    MOST_ROWS,
-    count_left,
-    fold,
-    format_cell,
-    format_table,
-)
+from axe_nb.views.table import MAX_TREES, MOST_ROWS, count_left, fold, format_cell, format_table
 
 HEADS = ("", "status", "prompt", "answer", "tokens")
 
@@ -159,12 +151,10 @@ class RunMap:
             said = format_cell(one_line(run.text or run.error or "", 300))
             tree = twin(run, name=f"{name}.results[{number}]")["text/html"] if room > 0 else ""
             room -= len(tree)
-            prompt = (
-                f"<div style='{CUT};max-width:12em'>{format_cell(one_line(run.prompt, 60))}</div>"
-            )
             rows.append([
-                str(number), format_cell(f"{LOOKS[run.status].sign} {run.status}"), prompt,
-                fold(said, tree if room >= 0 else ""), f"{run.total_usage.total:,}",
+                str(number), format_cell(f"{LOOKS[run.status].sign} {run.status}"),
+                format_cell(one_line(run.prompt, 24)), fold(said, tree if room >= 0 else ""),
+                f"{run.total_usage.total:,}",
             ])  # fmt: skip
         table = format_table(HEADS, rows, right=1, wide=3, is_cut=True) if rows else ""
         left = "".join(f"<p>{line}: {name}.results</p>" for line in count_left(len(numbered)))

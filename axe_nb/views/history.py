@@ -20,14 +20,7 @@ from axe_nb.text import align_columns, format_dollars, format_seconds, one_line,
 from axe_nb.tools.kept_files import forget_kept
 from axe_nb.views.appearance import LOOKS
 from axe_nb.views.html import PLAIN, twin
-from axe_nb.views.table import (
-    MAX_TREES,
-    MOST_ROWS,
-    count_left,
-    fold,
-    format_cell,
-    format_table,
-)
+from axe_nb.views.table import MAX_TREES, MOST_ROWS, count_left, fold, format_cell, format_table
 from axe_nb.views.transcript import State
 
 if TYPE_CHECKING:
@@ -79,8 +72,7 @@ MOST_RUNS = 2**63 - 1
 MORE = "older runs are left out: axe_nb.history(limit=1000) lists more"
 
 SHOWN = NAMES[:-1]
-"""Columns of the displayed table. `kind` is omitted, as the prompt of a map or grid begins with the
-kind."""
+"""Columns of the displayed table; the prompt of a map or grid begins with its `kind`."""
 
 IN_PAGE = ("id", "when", "status", "agent", "prompt", "cost", "tokens", "seconds")
 """Columns of the table in a notebook: those that a narrow window has room for come first."""

@@ -21,9 +21,7 @@ MAX_TREES = 100_000
 """Maximum length of the trees and lists inside a table's rows, in characters."""
 
 WIDE = "min-width:10em;overflow-wrap:anywhere"
-FIT = "width:0;min-width:100%"
-"""Style of what takes the width of its cell and never widens it."""
-
+FIT = "width:0;min-width:100%"  # takes the width of its cell, and never widens it
 CUT = "overflow:hidden;text-overflow:ellipsis;white-space:nowrap"
 SIGNS = {look.sign: look.colour for look in reversed([*LOOKS.values()])}
 """Colour of each state's sign; the sign of several states has the first one's."""

@@ -151,11 +151,13 @@ class _Times:
             for n in range(4)
         )
         axis = f"<div style='{BAR};height:auto;display:flex;{CUT}'>{ticks}</div>"
-        rows = "".join(self._format_row(*row) for row in self._list_rows())
+        rows = [self._format_row(*row) for row in self._list_rows()]
+        # many rows scroll below the axis, which stays in view
+        box = ";max-height:40em;overflow-y:auto;scrollbar-gutter:stable" if rows[25:] else ""
         return (
             f"<div class='{PLAIN}'>{head}<div>{legend}</div>{note}"
-            f"<div style='{ROW}'><span style='flex:1'></span>{axis}</div>"
-            f"{rows}<div>{self.more}</div></div>"
+            f"<div style='{ROW}{box}'><span style='flex:1'></span>{axis}</div>"
+            f"<div style='{box[1:]}'>{''.join(rows)}<div>{self.more}</div></div></div>"
         )
 
     def _format_row(self, depth: int, row: Row, laps: Sequence[Lap]) -> str:

@@ -68,3 +68,42 @@ def test_a_table_fills_and_opens_its_runs_when_the_notebook_is_read_again(lab: L
     output.locator("summary:visible >> text=Paris").click()
     output.locator("summary:visible >> text=careful · cold #1").click()
     output.locator("p:visible >> text=France").first.wait_for(timeout=10_000)
+
+
+TABLES = """
+import datetime, axe_nb
+from axe_nb.views.history import History, HistoryRow
+axe_nb.script("echo")(lambda request: 1 / 0 if "fail" in request.last else request.last * 9)
+calls = [axe_nb.call("call_agent", agent="echo", task=f"part {n}") for n in range(40)]
+axe_nb.script("lead")(lambda request: "Done." if request.turn > 1 else calls)
+axe_nb.define(axe_nb.Agent("echo", "script/echo"))
+axe_nb.define(axe_nb.Agent("lead", "script/lead", sub_agents=["echo"]))
+lead = axe_nb.run("lead", "go", display=False)
+runs = axe_nb.map("echo", ["fail", "a long prompt about the harbour of Oslo"], display=False)
+rows = [HistoryRow(
+    id=1234, when=datetime.datetime.now(), agent="researcher", status="completed",
+    model="", prompt="word " * 90, runs=1, turns=1, tokens=1, cost=0.0123, seconds=1.0,
+)]
+"""
+
+
+def test_tables_of_runs_fit_a_narrow_window_and_the_axis_of_times_stays(lab: Lab) -> None:
+    lab.open(code(TABLES, "list(runs); runs", "History(rows)", "%axe time lead"))
+    lab.command("application:toggle-left-area")
+    lab.page.set_viewport_size({"width": 720, "height": 900})
+    lab.run_all()
+    tables = lab.page.locator(".jp-OutputArea-output div:has(> table)")
+    room = "e => e.closest('div').getBoundingClientRect().right - e.getBoundingClientRect().right"
+    last = [tables.locator(f"th:text-is('{name}')").evaluate(room) for name in ("answer", "cost")]
+    assert min(last) >= 0, "no answer and no cost is scrolled out of view"
+    lab.unfold()
+    boxes = tables.locator("td > details > div")
+    width = "all => all.map(e => e.offsetWidth - e.parentNode.offsetWidth)"
+    assert boxes.evaluate_all(width) == [0, 0], "what a row opens is not wider than its cell"
+    axis = lab.page.locator("div", has=lab.page.locator("> small")).last
+    bar = lab.page.locator("[data-to] > i").last
+    scrolled = "e => (e.parentNode.parentNode.scrollTop = 9000, e.parentNode.parentNode.scrollTop)"
+    assert bar.evaluate(scrolled) > 0, "the rows of a long timeline scroll below their axis"
+    ends = [part.evaluate("e => e.getBoundingClientRect().right") for part in (axis, bar)]
+    assert ends[0] == ends[1]
+    lab.command("application:toggle-left-area")
