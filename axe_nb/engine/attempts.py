@@ -212,7 +212,9 @@ def give_up(error: ProviderError, attempts: int = 0) -> ProviderError:
     final = copy(error)
     if attempts:
         final.message += f" ({attempts} attempts)" if attempts > 1 else ""
-        final.hint = error.hint or "try again later, or allow more retries with --retries"
+        final.hint = (
+            error.hint or "try again later, or allow more retries with --retries (retries=)"
+        )
     else:
         wait = "a retry would wait"
         if error.retry_after:

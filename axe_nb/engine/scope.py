@@ -260,7 +260,7 @@ class RunScope:
                     self.id, self.agent.name, "", {}, reason=why, raises=format_dollars(higher)
                 )
                 answer = await self.ask(question, lambda: budget.has_room(dollars))
-                step, is_raised = "it was not raised", answer.choice == "yes"
+                step, is_raised = f"you did not {step}", answer.choice == "yes"
             if not is_raised:
                 raise self.env.halt.end_tree(OverBudget("error", f"{why}; {step}"))
             if not budget.has_room(dollars):

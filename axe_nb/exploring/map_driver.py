@@ -153,10 +153,10 @@ class Tally:
             parts.append(plural(self.tokens, "token"))
         if self.cost:
             parts.append(format_dollars(self.cost))
-        if not is_live:
-            return " · ".join([*parts, *(one_line(note, 300) for note in self.notes)])
         if self.from_file:
             parts.append(f"{self.from_file:,} from the file")
+        if not is_live:
+            return " · ".join([*parts, *(one_line(note, 300) for note in self.notes)])
         elapsed = time.monotonic() - self.began
         if rate := elapsed > 0 and (self.done - self.from_file) / elapsed:
             parts.append(f"{rate:.1f}/s" if rate >= 1 else f"{60 * rate:.1f}/min")

@@ -118,7 +118,7 @@ TOO_LONG = (
 
 _REPHRASE = "rephrase the prompt in a new conversation, or use another model"
 
-_RETRIES = "allow more retries with --retries"
+_RETRIES = "allow more retries with --retries (retries=)"
 
 _BILLING = "check the plan and billing of your account, or use another provider"
 

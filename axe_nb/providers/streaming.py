@@ -283,7 +283,7 @@ class StreamedReply:
         if not self._assembly.is_complete:
             words = masked_line(find_message(self._last) or self._ignored)
             told = "the stream ended before the answer was complete" + (words and f": {words}")
-            hint = "try again, or allow more retries with --retries"
+            hint = "try again, or allow more retries with --retries (retries=)"
             raise ProviderError("server", told, hint=hint)
         try:
             return dump(settle(self._assembly.reply()))

@@ -340,7 +340,7 @@ def _describe(
         check = f"set client_cert {table}, or {check}"
     if fault or is_due_to(ssl.SSLError):
         return f"no secure connection to {where}: {fault or reason}", check
-    again = "try again, or allow more retries with --retries"
+    again = "try again, or allow more retries with --retries (retries=)"
     return f"the connection to {where} failed: {reason}", again
 
 

@@ -558,4 +558,5 @@ def _compare(kept: Definition, now: Agent | None) -> str:
     if not keys:
         return ""
     changed = list_some(keys, 5)
-    return f"agent {name} has changed since ({changed}); the fork uses the recorded one"
+    told = f"agent {name} has changed since ({changed}); the fork uses the recorded one"
+    return f"{told}; %%axe {kept.name} --from … uses yours"

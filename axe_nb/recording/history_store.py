@@ -214,8 +214,8 @@ class Store:
     ) -> Iterator[Row]:
         """Yields the rows whose agent, model and prompt together contain each word, newest first.
 
-        Case is ignored. The runs of maps and grids are left out unless there are words or statuses;
-        `within`, the id of a map or grid, restricts the rows to the runs of that map or grid.
+        Case is ignored. A map or grid is a row if it or one of its runs matches; `within`, its id,
+        yields its runs instead.
         """
         tests = ["started >= ?"]
         values: list[object] = [since]
@@ -225,10 +225,11 @@ class Store:
         if statuses := tuple(statuses):
             tests.append(f"status IN ({', '.join('?' * len(statuses))})")
             values.extend(statuses)
-        if within or len(tests) == 1:
-            tests.append("within = ?")
-            values.append(within)
-        return self._select(f"WHERE {' AND '.join(tests)} ORDER BY id DESC", *values)
+        matches = " AND ".join(tests)
+        if not within and len(tests) > 1:
+            matches = f"({matches} OR id IN (SELECT within FROM runs WHERE {matches}))"
+            values *= 2
+        return self._select(f"WHERE {matches} AND within = ? ORDER BY id DESC", *values, within)
 
     def find_row(self, number: int) -> Row | None:
         return next(self._select("WHERE id = ?", number), None)

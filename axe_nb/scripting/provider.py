@@ -111,7 +111,7 @@ class ScriptProvider:
                         raise ProviderError(
                             "server",
                             "the stream ended before the answer was complete",
-                            hint="try again, or allow more retries with --retries",
+                            hint="try again, or allow more retries with --retries (retries=)",
                         )
                     case Delta() if on_delta and streams:
                         has_begun = True

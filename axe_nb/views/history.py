@@ -154,11 +154,12 @@ def list_history(
                 if status in (None, state) and state in LOOKS and "".join(shown.cells):
                     yield shown
 
-    if words.isdecimal() and words.isascii() and not within:
-        number = int(words[:18])
+    first, _, others = words.partition(" ")
+    if first.isdecimal() and first.isascii() and not within:
+        number = int(first[:18])
         row = _use(lambda store: store.find_row(number))
         if row is not None and row.kind:
-            words, within = "", number
+            words, within = others, number
     found = _use(lambda store: list(islice(make_rows(store), min(limit + 1, MOST_RUNS)))) or []
     history = History(found[:limit])
     history.has_more = len(found) > limit

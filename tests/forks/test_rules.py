@@ -119,7 +119,7 @@ def test_agents_are_those_of_the_recording_and_a_difference_is_a_warning() -> No
         assert counted.take()[0] == ["lead 2", "lead 3", "town 1", "town 2"]
     assert sorted(again.warnings) == [
         'agent "lead" has changed since (system_prompt, sub_agents); '
-        "the fork uses the recorded one",
+        "the fork uses the recorded one; %%axe lead --from … uses yours",
         'agent "town" no longer exists; the fork uses the recorded one',
     ]
     assert "Changed." not in again.text
@@ -139,7 +139,8 @@ def test_texts_of_files_are_those_of_the_recording(project: Path) -> None:
     assert again.text == run.text
     assert "old" in again.text
     assert again.warnings == (
-        'agent "reader" has changed since (files); the fork uses the recorded one',
+        'agent "reader" has changed since (files); the fork uses the recorded one; '
+        "%%axe reader --from … uses yours",
     )
     run.save("run.axe")
     kept = fork(axe_nb.load("./run.axe"))

@@ -193,7 +193,7 @@ def test_a_call_that_the_server_cannot_read_may_be_tried_again() -> None:
     error = failure(400, {"error": said})
     assert str(error) == "bad_request: Failed to call a function. (tool_use_failed)"
     assert error.retryable
-    assert error.hint.startswith("try again, allow more retries with --retries")
+    assert error.hint.startswith("try again, allow more retries with --retries (retries=)")
 
 
 @pytest.mark.req("D-23")
@@ -333,8 +333,8 @@ def test_retry_after_may_be_a_date_in_any_form(form: str, monkeypatch: pytest.Mo
         (404, "ollama", "check the model name, and base_url under [providers.ollama]"),
         (405, "openai", "check base_url"),
         (413, "openai", "shorten the prompt"),
-        (429, "openai", "wait a moment, or allow more retries with --retries"),
-        (529, "anthropic", "try again later, or allow more retries with --retries"),
+        (429, "openai", "wait a moment, or allow more retries with --retries (retries=)"),
+        (529, "anthropic", "try again later, or allow more retries with --retries (retries=)"),
     ],
 )
 def test_an_error_has_a_next_step(status: int, provider: str, expected: str) -> None:

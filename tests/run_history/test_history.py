@@ -121,8 +121,8 @@ def test_a_map_or_grid_is_one_row_that_opens(kept: Path) -> None:
     assert (grid.kind, grid.agent, grid.prompt) == ("grid", "echo, lead", "grid of 2: Say a")
     assert (grid.status, grid.runs) == ("completed", 4), "the sub-agents count"
     assert prompts(str(batch.id)) == ["Turin", "<b>Oslo", "Rome"]
-    assert prompts("oslo") == ["<b>Oslo"]
-    assert prompts(status="error") == ["<b>Oslo", batch.prompt]
+    assert prompts("oslo") == prompts(status="error") == [batch.prompt], "one of its runs matches"
+    assert prompts(f"{batch.id} oslo") == ["<b>Oslo"]
     html = rows._repr_html_()
     for opened in ("map of 3, 1 not completed: Rome</summary><div", "after</summary>"):
         assert f"<details><summary>{opened}" in html
