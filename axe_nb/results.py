@@ -92,7 +92,7 @@ def make_metadata(id: str, depth: int, usage: Usage) -> dict[str, str]:
 class RunResult:
     """The result of an agent's run, whatever its status (D-2).
 
-    `turns`, `tool_calls`, `usage` and `cost` do not include child runs.
+    `turns`, `tool_calls` (numbers; the calls are in `log`), `usage` and `cost` omit child runs.
     """
 
     status: Status

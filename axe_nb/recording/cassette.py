@@ -257,10 +257,7 @@ def list_failed(records: Iterable[Record]) -> set[str]:
 
 
 class Cassette:
-    """An open cassette: its file, its records, and which of them this session uses.
-
-    Before each write, changes that others made to the file are merged.
-    """
+    """An open cassette: its file, its records, and which of them this session uses."""
 
     def __init__(self, path: str | os.PathLike[str], mode: Mode | None = None) -> None:
         """Opens the cassette at `path`; the file may be missing.
