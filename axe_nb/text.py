@@ -208,7 +208,7 @@ def format_seconds(seconds: float) -> str:
 def format_dollars(dollars: float) -> str:
     """Formats a price, as in `$1.20`; prices below one dollar have two significant digits."""
     dollars = round(dollars, 12)  # sums depend on the order of their parts
-    if not dollars or dollars >= 0.995:
+    if not dollars or not dollars < 0.995:  # a file may say NaN
         return f"${dollars:,.2f}"
     if dollars < 1e-6:
         return "< $0.000001"

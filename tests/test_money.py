@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -155,7 +156,7 @@ def test_a_recorded_tree_costs_the_hand_made_sum_whatever_prices_become(
     ("dollars", "shown"),
     [(0, "$0.00"), (1234.5, "$1,234.50"), (1, "$1.00"), (0.999, "$1.00"), (0.4, "$0.40"),
      (0.123, "$0.12"), (0.0123, "$0.012"), (0.01, "$0.010"), (0.00456, "$0.0046"),
-     (0.0000123, "$0.000012"), (1e-9, "< $0.000001")],
+     (0.0000123, "$0.000012"), (1e-9, "< $0.000001"), (math.nan, "$nan")],
 )  # fmt: skip
 def test_prices_show_the_digits_that_count(dollars: float, shown: str) -> None:
     assert format_dollars(dollars) == shown

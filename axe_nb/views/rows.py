@@ -380,7 +380,7 @@ def facts_of(node: Node) -> list[Fact]:
     if node.origin:
         kept = sum(turn.source == "recorded" for turn in turns)
         recorded = f" ({plural(kept, 'turn')} recorded)" if kept else ""
-        facts.append(Fact(f"fork of {node.origin}{recorded}"))
+        facts.append(Fact(f"fork of {one_line(node.origin, 80)}{recorded}"))
     if node.turns:
         number = f"turn {node.turns[-1].number}"
         facts.append(Fact(plural(len(node.turns), "turn") if is_over else number))

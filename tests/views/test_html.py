@@ -255,8 +255,10 @@ def test_each_turn_names_the_cell_that_goes_on_from_it_if_the_result_has_a_name(
     assert re.findall("<code [^>]*>%%axe --from r@(.*?)</code>", page) == ["0/1", "0/2"]
     for name in ("axe_nb.last()", "runs[0]"):
         assert "--from" not in twin(done(**looked_up("yes", "no")), name=name)["text/html"]
-    odd = done(log=(turn(1, ToolCall("a", "grep"), results=["x"]), turn(2, text="ok")), id="0 -q")
-    assert "--from" not in twin(odd, name="r")["text/html"], "an id in a file may be anything"
+    log = (turn(1, ToolCall("a", "grep"), results=["x"]), turn(2, text="ok"))
+    odd = twin(done(log=log, id="0 -q", origin="\x1b[2J"), name="r")
+    assert "--from" not in odd["text/html"], "an id in a file may be anything"
+    assert "\x1b" not in odd["text/html"] + odd["text/plain"]
 
 
 def think(thought: str) -> RunResult:
