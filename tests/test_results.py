@@ -22,7 +22,6 @@ from axe_nb import Agent, ConfigError, ProviderError, RunResult
 from axe_nb.agents.data_files import IN_PAGE
 from axe_nb.messages import CallTraits, Message, ToolCall, ToolResult, Usage
 from axe_nb.results import Turn
-from axe_nb.views import html
 from tests.random_results import facts, results
 
 OFTEN = settings(
@@ -191,13 +190,17 @@ def test_a_damaged_file_gives_a_result_or_the_error(tmp_path: Path) -> None:
 
 
 def test_a_front_end_without_ipython_shows_a_result_as_its_tree() -> None:
-    """A notebook such as marimo asks a cell's value itself."""
-    axe_nb.script("parrot")(lambda request: f"<b>{request.last}</b>")
-    result = axe_nb.run(Agent("bird", "script/parrot"), "hello")
-    shown = result._repr_mimebundle_(include=None, exclude=None)
-    assert shown == html.twin(result, name="(result)"), "no %%axe --from, which needs IPython"
-    assert "<details" in shown["text/html"]
-    assert "<b>hello" not in shown["text/html"]
+    """A notebook such as marimo asks a cell's value itself, and has no magics."""
+    calls = [axe_nb.call("call_agent", agent="egg", task="Hatch")]
+    axe_nb.script("egg")(lambda request: 1 / 0)
+    axe_nb.script("bird")(lambda request: "# <b>Done" if request.turn > 1 else calls)
+    axe_nb.define(Agent("egg", "script/egg"))
+    result = axe_nb.run(Agent("bird", "script/bird", sub_agents=["egg"]), "hello")
+    for text in result._repr_mimebundle_(include=None, exclude=None).values():
+        assert 'result.fork("0.1/1")' in text
+        assert "%%" not in text
+    page = result._repr_mimebundle_()["text/html"]
+    assert ',bold)">&lt;b&gt;Done</h1>' in page
 
 
 def test_tab_on_a_result_offers_what_people_use() -> None:

@@ -211,8 +211,8 @@ def format_line(row: Row, bar: str = "", clock: str = "") -> str:
     cut = ";white-space:normal" if row.is_failed else ellipsis * (len(row.asked) > SHORT)
     # names have one width, so that tasks are aligned; on a phone, a name has a line of its own
     styles = (
-        f"display:inline-flex;flex-wrap:wrap;width:93%;gap:0 {GAP};white-space:nowrap",
-        f"flex:1 0 11em{ellipsis * (len(row.who) > 18)}", f"flex:9999 14em{cut}",
+        f"display:inline-flex;flex-wrap:wrap;width:calc(100% - 2em);gap:0 {GAP};white-space:nowrap",
+        f"flex:1 0 18%;min-width:11em{ellipsis * (len(row.who) > 18)}", f"flex:9999 14em{cut}",
         f"flex:none;margin-left:auto{f';max-width:30%{ellipsis}' * (len(row.cost) > 18)}",
     )  # fmt: skip
     # the live tree has them in its style sheet
@@ -301,16 +301,14 @@ class Drawing:
             lines = " style=white-space:pre-wrap" if "\n" in text or "  " in text else ""
             shown = f"<bdi{lines}>{safe(text)}</bdi> {rest}"
         elif block.is_line and not is_folded:
-            code = f"<code{way} style=background:{SHADE}>{safe(text)}</code> "
-            shown = code * bool(text) + rest
+            shown = f"<code{way} style=background:{SHADE}>{safe(text)}</code> " * bool(text) + rest
         else:
             shown = f"<pre{way} style='{TEXT}'>{safe(text)}</pre>{rest}"
-        told = "" if block.label == "result" else _format_muted(label)
+        told = _format_muted(label) if is_folded or block.label != "result" else ""
         if is_seen or not (block.text or block.rest):
             shown = ""
         elif is_folded:
             size = len(block.text) + block.more
-            told = _format_muted(label)
             size_told = f"<small style=opacity:{MUTED}>{plural(size, 'character')}</small>"
             title = "" if is_thought else f"{safe(one_line(first, 100))} {size_told}"
             shown = f"<details style={style}><summary>{told}{title}</summary>{shown}</details>"

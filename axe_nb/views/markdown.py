@@ -178,7 +178,9 @@ def _adapt_tokens(state: StateCore) -> None:
             token.type, token.tag, token.info = "fence", "code", ""
         if token.type in ("th_open", "td_open"):
             token.attrs["style"] = f"{token.attrs.get('style', 'text-align:left')};padding:.5em"
-        if token.type in ("bullet_list_open", "ordered_list_open"):  # marimo resets lists and cells
+        if token.type == "heading_open":  # marimo resets headings, lists and cells
+            token.attrs["style"] = "font-weight:var(--jp-content-heading-font-weight,bold)"
+        if token.type in ("bullet_list_open", "ordered_list_open"):
             token.attrs["style"] = "list-style:revert;padding-left:2em"
         if token.nesting == 1 and state.env.get("mixed"):
             token.attrSet("dir", "auto")

@@ -201,7 +201,7 @@ class Outline:
         return Entry(row, before, folded, after, left_out)
 
     def make_row(self, thing: TreeNode) -> Row:
-        """Makes a node's row. A failed sub-agent's row has the first line of a cell to retry it."""
+        """Makes a node's row. A failed sub-agent's row says how to retry it."""
         row = make_row(thing)
         node = thing.child if isinstance(thing, CallNode) else thing
         if row.kind != "run" or not row.is_failed or not isinstance(node, Node) or not node.call:
@@ -212,10 +212,10 @@ class Outline:
         return replace(row, retry=self.name_place(place))
 
     def name_place(self, place: str) -> str:
-        """Returns the start of a cell that forks a run at a place; empty if the run has no name."""
-        known = f"{self.name}@" if self.name.isidentifier() else ""
-        is_named = known or self.name == "axe_nb.last()"
-        return f"%%axe --from {known}{place}" if is_named and is_place(place) else ""
+        """Returns the cell, or without magics the call, that forks a run at a place; or ""."""
+        forms = {"(result)": 'result.fork("{}")', "axe_nb.last()": "%%axe --from {}"}
+        named = f"%%axe --from {self.name}@{{}}" * self.name.isidentifier()
+        return forms.get(self.name, named).format(place) * is_place(place)
 
     def blocks(self, thing: TreeNode) -> tuple[tuple[Block, ...], tuple[Block, ...]]:
         """Returns the texts to show above and below the rows nested in a row."""
