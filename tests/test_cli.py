@@ -210,9 +210,7 @@ def test_a_name_that_leads_elsewhere_is_refused(verb: str, project: Path, axe) -
 
 @pytest.mark.skipif(os.name == "nt", reason="the editor is a shell script")
 @pytest.mark.req("B-12")
-def test_edit_opens_the_file_in_the_editor(
-    tree: Path, axe, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_edit_opens_a_file_in_an_editor(tree: Path, axe, monkeypatch: pytest.MonkeyPatch) -> None:
     put("my editor", '#!/bin/sh\necho "$1 $2" > opened\nexit "${EXIT:-0}"\n')
     Path("my editor").chmod(0o755)
     monkeypatch.setenv("EDITOR", f"'{tree}/my editor' --wait")

@@ -34,9 +34,7 @@ def pages() -> dict[str, str]:
     return dict(json.loads(done.stdout))
 
 
-def test_converted_every_row_is_in_the_page_and_the_answer_comes_first(
-    pages: dict[str, str],
-) -> None:
+def test_converted_every_row_is_in_the_page_and_the_answer_is_first(pages: dict[str, str]) -> None:
     cells = nbformat.read(FIRST, as_version=4).cells
     outputs = [output for cell in cells for output in cell.get("outputs", [])]
     trees = [output.data["text/html"] for output in outputs if "data" in output]

@@ -167,9 +167,7 @@ def test_data_of_several_lines_stands_on_lines_of_its_own(body: str, prompt: str
         (RunResult(status="failed", text="", agent="a", model="p/m", error="no key"), "no key"),
     ],
 )  # fmt: skip
-def test_the_result_of_a_tool_is_written_in_the_same_way(
-    tmp_path: Path, value: Any, text: str
-) -> None:
+def test_the_result_of_a_tool_is_written_alike(tmp_path: Path, value: Any, text: str) -> None:
     def give() -> Any:
         return value
 

@@ -90,9 +90,7 @@ def test_calls_left_open_are_answered_as_interrupted(rest: list[Message]) -> Non
         [(RESULT_A, RESULT_B), (RESULT_A,)],
     ],
 )
-def test_each_call_of_a_history_has_one_result_in_order(
-    brought: list[tuple[ToolResult, ...]],
-) -> None:
+def test_each_call_of_a_history_has_one_result(brought: list[tuple[ToolResult, ...]]) -> None:
     start = [Message("user", "x"), Message("assistant", tool_calls=(A, B))]
     whole = [*start, Message("tool", tool_results=(RESULT_A, RESULT_B))]
     results = [Message("tool", tool_results=one) for one in brought]

@@ -122,9 +122,7 @@ def test_a_recording_is_played_whatever_api_the_model_gets_today(
 
 @pytest.mark.parametrize("streams", [False, True])
 @pytest.mark.req("D-32", "D-76")
-def test_a_search_is_offered_kept_shown_and_sent_back_unchanged(
-    openai: OpenAI, streams: bool
-) -> None:
+def test_a_search_is_offered_kept_shown_and_sent_unchanged(openai: OpenAI, streams: bool) -> None:
     scout = Agent("scout", "openai/gpt-5.6-sol", mode="auto", tools=("web_search",))
     first = axe_nb.run(scout, "How high?", display=False, stream=streams)
     assert (first.text, first.error, first.warnings) == ("The tallest is the Burj.", None, ())

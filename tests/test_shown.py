@@ -67,9 +67,7 @@ def check(shown: str, *, beside: str = "\n") -> None:
 
 
 @pytest.mark.req("D-60")
-def test_tree_twin_verbose_lines_and_reprs_have_no_secrets_and_no_escapes(
-    result: RunResult,
-) -> None:
+def test_tree_twin_verbose_lines_and_reprs_have_no_secrets_or_escapes(result: RunResult) -> None:
     for name, shown in html.twin(result).items():
         check(shown, beside="\n\u2003")
         assert shown.count("***") >= 10, name

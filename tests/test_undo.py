@@ -135,9 +135,7 @@ def test_what_cannot_be_undone_is_said(do: Do, folder: Path) -> None:
 
 
 @POSIX
-def test_a_link_that_leads_elsewhere_by_now_is_not_followed(
-    do: Do, folder: Path, tmp_path: Path
-) -> None:
+def test_a_link_that_leads_elsewhere_is_not_followed(do: Do, folder: Path, tmp_path: Path) -> None:
     for name in ("a.txt", "sub/b.txt"):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text("old")

@@ -55,9 +55,7 @@ def test_neither_agent_nor_model_is_an_error_with_the_next_step() -> None:
         axe_nb.run(None, "x", model="script/echo", vars={"a": 1})
 
 
-def test_a_run_without_an_agent_is_recorded_saved_and_played(
-    echo: list[Request], tmp_path: Path
-) -> None:
+def test_a_run_without_agent_is_recorded_and_played(echo: list[Request], tmp_path: Path) -> None:
     with axe_nb.cassette(tmp_path / "c.txt", "auto"):
         first = axe_nb.run(None, "one", model="script/echo")
     with axe_nb.cassette(tmp_path / "c.txt", "replay"):

@@ -132,9 +132,7 @@ CONFIG = [
           for key, given, told in CONFIG),
     ],
 )  # fmt: skip
-def test_an_agent_made_in_code_with_a_wrong_value_is_refused(
-    key: str, value: Any, message: str
-) -> None:
+def test_an_agent_made_with_a_wrong_value_is_refused(key: str, value: Any, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         Agent(**{"name": "a", "model": "p/m", key: value})
     assert str(caught.value) == message

@@ -27,9 +27,7 @@ def three(project: Path, tmp_path: Path) -> Path:
 
 
 @pytest.mark.req("B-1")
-def test_the_first_folder_that_has_the_file_wins(
-    three: Path, project: Path, tmp_path: Path
-) -> None:
+def test_the_first_folder_with_the_file_wins(three: Path, project: Path, tmp_path: Path) -> None:
     assert Agent.load("a", three).model == "p/given"
     assert Agent.load("a", str(three)).model == "p/given"
     assert Agent.load("a").model == "p/project"

@@ -116,9 +116,7 @@ CALLABLES = [
 
 @pytest.mark.parametrize("mark", [None, {}, {"name": "given"}, {"writes": True}])
 @pytest.mark.parametrize(("given", "name", "answer"), CALLABLES)
-def test_whatever_can_be_called_can_be_a_tool(
-    given: Any, name: str, answer: str, mark: Any
-) -> None:
+def test_anything_callable_can_be_a_tool(given: Any, name: str, answer: str, mark: Any) -> None:
     if mark is not None:
         given = axe_nb.tool(**mark)(given)
         assert name == "wait" or given(text="hey") == answer

@@ -78,9 +78,7 @@ def test_a_mistake_is_named_by_its_key(text: str, problem: str) -> None:
 
 
 @pytest.mark.req("D-60")
-def test_secrets_of_a_table_are_kept_out_of_what_is_recorded(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_secrets_of_a_table_are_kept_out_of_recordings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEMO", "v4lue-of-the-variable")
     given = {"X-Api-Token": "hunter2-and-more", "X-Memo": "${MEMO}!"}
     assert expand_variables(given, "s", "headers") == {

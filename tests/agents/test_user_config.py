@@ -19,9 +19,7 @@ def no_retries_of_the_tests(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.req("B-3")
-def test_a_key_comes_from_the_environment_then_from_the_file(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_key_comes_from_the_environment_then_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
     settings('[providers.openai]\napi_key = " in-file "\n')
     monkeypatch.setenv("OPENAI_API_KEY", "in-env\n")
     assert Config.load().api_key("openai") == "in-env"

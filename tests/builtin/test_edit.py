@@ -212,9 +212,7 @@ def test_a_file_whose_content_is_not_shown_does_not_look_like_a_new_one(
 
 
 @pytest.mark.req("X-32")
-def test_an_edit_that_would_make_a_file_huge_is_refused_before_it_takes_memory(
-    tmp_path: Path,
-) -> None:
+def test_an_edit_that_would_make_a_file_huge_is_refused_at_once(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("x" * 8_000_000)
     every = {"path": "a.txt", "old_text": "x", "new_text": "y" * 500, "replace_all": True}
     told = failure(EDIT, tmp_path, **every)

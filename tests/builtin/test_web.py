@@ -281,9 +281,7 @@ def test_a_page_that_cannot_be_read_is_an_error(site: Site, case: str) -> None:
 
 
 @pytest.mark.req("X-31", "X-38")
-def test_too_many_fetches_in_a_minute_are_refused(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_too_many_fetches_a_minute_are_refused(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     site.pages["/"] = PAGE
     tool = web.tool(site.fetcher(per_minute=2))
     for _ in range(2):

@@ -126,9 +126,7 @@ def test_a_value_with_spaces_needs_a_flag_of_its_own(flag: str, word: str, face:
         (["Summarise", "this"], "arguments: this; put the prompt in quotes"),
     ],
 )
-def test_a_mistake_beside_a_prompt_is_never_a_request(
-    words: list[str], told: str, face: Any
-) -> None:
+def test_a_mistake_beside_a_prompt_is_no_request(words: list[str], told: str, face: Any) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_run(["sum", *words], face)
     assert told in str(caught.value)

@@ -209,9 +209,7 @@ def test_a_file_that_is_no_grid_is_told(tmp_path: Path, line: str, told: str) ->
         axe_nb.load(tmp_path / "g.jsonl")
 
 
-def test_secrets_are_neither_saved_nor_shown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_secrets_are_not_saved_or_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_API_KEY", "sk-very-secret-12345")
     grid = fill(["sk-very-secret-12345"], one=["sk-very-secret-12345"])
     grid.save(tmp_path / "g.jsonl")

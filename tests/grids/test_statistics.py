@@ -32,9 +32,7 @@ pytestmark = pytest.mark.req("E-6")
         (1, 29, 0.0061, 0.1718), (0, 0, 0, 1), (3, 3, 0.4385, 1),
     ],
 )  # fmt: skip
-def test_the_interval_of_a_share_is_wilsons(
-    passed: int, count: int, low: float, high: float
-) -> None:
+def test_the_interval_is_wilsons(passed: int, count: int, low: float, high: float) -> None:
     """The first four are of Newcombe (1998), Statistics in Medicine 17, table I, method 3."""
     found = find_share_interval(passed, count)
     assert (round(found.low, 4), round(found.high, 4)) == (low, high)

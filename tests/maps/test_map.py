@@ -375,9 +375,7 @@ def test_a_wrong_length_of_the_prompts_is_no_error(echo: Echo, length: int) -> N
 
 
 @pytest.mark.req("E-8")
-def test_a_terminal_has_one_line_that_is_rewritten(
-    echo: Echo, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_terminal_has_one_rewritten_line(echo: Echo, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stderr", terminal := Terminal())
     list(axe_nb.map(echo.agent, [f"slow {n}" for n in range(8)], concurrency=2))
     lines = terminal.getvalue().split("\r")

@@ -140,9 +140,7 @@ def test_a_changed_agent_below_is_a_new_run(echo: Echo, path: Path, project: Pat
     assert len(echo.asked) == 2
 
 
-def test_bounds_and_display_change_no_key_and_equal_prompts_are_two_runs(
-    echo: Echo, path: Path
-) -> None:
+def test_bounds_and_display_change_no_key_equal_prompts_are_runs(echo: Echo, path: Path) -> None:
     ask(echo, path, "a", "a")
     budget = {"max_requests": 5}
     ask(echo, path, "a", "a", timeout=5, stream=False, expect="turns == 1", budget=budget)

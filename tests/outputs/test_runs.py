@@ -177,9 +177,7 @@ def test_the_tool_is_offered_but_not_forced_beside_other_tools(
 
 
 @pytest.mark.req("D-65")
-def test_ollama_is_asked_for_the_form_on_the_closing_turn_only(
-    server: Server, project: Path
-) -> None:
+def test_ollama_is_asked_for_the_form_on_the_last_turn_only(server: Server, project: Path) -> None:
     replies = [
         said("ollama", "", (None, "list_dir", {"path": "."})),
         said("ollama", "It is Ulm."), said("ollama", GOOD),
@@ -209,9 +207,7 @@ def test_one_repair_is_asked_for_counted_and_shown(project: Path) -> None:
 
 
 @pytest.mark.parametrize("second", ["no JSON either", " "])
-def test_what_is_still_wrong_is_a_failed_run_that_keeps_the_text(
-    second: str, project: Path
-) -> None:
+def test_a_wrong_repair_is_a_failed_run_that_keeps_the_text(second: str, project: Path) -> None:
     script("m")(lambda request: "no JSON" if request.turn == 1 else second)
     result = axe_nb.run(Agent("a", "script/m"), "hi", output=SCHEMA)
     assert (result.status, result.data, result.turns) == ("error", None, 2)

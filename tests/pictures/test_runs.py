@@ -210,9 +210,7 @@ def test_a_saved_run_has_the_bytes_of_a_picture_once(project: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["missing", "no picture"])
-def test_a_file_whose_pictures_are_damaged_is_refused_in_one_line(
-    damage: str, project: Path
-) -> None:
+def test_a_file_with_damaged_pictures_is_refused_in_one_line(damage: str, project: Path) -> None:
     data, key = run_look().to_dict(full=True), FIRST.digest[:20]
     data["by_digest"][key] = base64.b64encode(b"<svg/>").decode()
     if damage == "missing":

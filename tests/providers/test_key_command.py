@@ -96,9 +96,7 @@ def test_a_key_comes_from_the_command_without_a_shell_and_is_never_shown(
         assert "to stderr" not in text
 
 
-def test_requests_share_a_key_for_ten_minutes(
-    vertex: Vertex, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_requests_share_a_key_ten_minutes(vertex: Vertex, monkeypatch: pytest.MonkeyPatch) -> None:
     vertex.settings()
     for _ in range(3):
         run()

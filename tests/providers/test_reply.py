@@ -112,9 +112,7 @@ GEMINI_QUOTA = {
         (200, {"error": {"message": "no", "code": "insufficient_quota"}}, False),
     ],
 )
-def test_a_used_up_quota_is_no_rate_limit_that_passes(
-    status: int, body: Any, is_rate: bool
-) -> None:
+def test_a_used_up_quota_is_no_passing_rate_limit(status: int, body: Any, is_rate: bool) -> None:
     error = failure(status, body)
     assert (error.category, error.retryable) == ("rate_limit", is_rate)
     assert ("check the plan and billing" in error.hint) != is_rate
@@ -304,9 +302,7 @@ def test_a_redirect_says_where_to_and_keeps_secrets(location: str, shown: str) -
         ("Thu, 01 Jan 1970 00:00:00 GMT", 0.0), ("Fri, 31 Dec 9999 23:59:59 GMT", 86400.0),
     ],
 )  # fmt: skip
-def test_retry_after_is_seconds_whatever_the_server_writes(
-    value: str, seconds: float | None
-) -> None:
+def test_retry_after_is_seconds_in_every_notation(value: str, seconds: float | None) -> None:
     assert failure(429, b"", {"retry-after": value}).retry_after == seconds
 
 

@@ -35,9 +35,7 @@ for command in sys.argv[1:]:
 
 
 @pytest.mark.parametrize("method", ["Landlock"])
-def test_a_command_that_changes_the_package_does_not_open_the_sandbox_of_the_next(
-    cage: Cage,
-) -> None:
+def test_a_command_that_changes_the_package_does_not_open_the_next_sandbox(cage: Cage) -> None:
     library = cage.work / ".venv"
     copy = ["cp", "-r", str(package_for(cage.uid) / "axe_nb"), str(library)]
     subprocess.run(["mkdir", str(library)], check=True, **as_user(cage.uid))

@@ -168,9 +168,7 @@ def test_names_that_a_model_writes_are_bounded_and_without_secrets(
     assert len(told) < 200_000
 
 
-def test_what_is_unfinished_ends_with_its_run(
-    project: Path, exported: InMemorySpanExporter
-) -> None:
+def test_unfinished_spans_end_with_their_run(project: Path, exported: InMemorySpanExporter) -> None:
     async def slow(request: Request) -> str:
         await asyncio.sleep(60)
         return ""

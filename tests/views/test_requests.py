@@ -201,9 +201,7 @@ every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 @every_protocol
 @pytest.mark.parametrize("streams", [False, True], ids=["whole", "streamed"])
 @pytest.mark.req("D-62")
-def test_bodies_are_those_the_server_received(
-    protocol: Protocol, streams: bool, project: Path
-) -> None:
+def test_bodies_are_those_it_received(protocol: Protocol, streams: bool, project: Path) -> None:
     define_tree(protocol)
     with script_server(protocol) as server:
         result = run("lead", "Compare", streams=streams)
