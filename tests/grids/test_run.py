@@ -80,11 +80,17 @@ def test_each_variant_is_asked_about_each_input(asked: list[tuple[str, str]]) ->
     assert axe_nb.last() is None
     seen: list[Any] = []
     axe_nb.script("other")(lambda request: seen.append((request.params["top_k"], request.last)))
-    axe_nb.grid(
-        "good", {"short": "{{ a }}?", "long": "What is {{ a }}?"},
-        inputs=[{"a": 1}], models=["script/other"], params=[{"top_k": 1}, {"top_k": 2}],
-    )  # fmt: skip
-    assert sorted(seen) == [(1, "1?"), (1, "What is 1?"), (2, "1?"), (2, "What is 1?")]
+    prompts, params = (
+        {"short": "{{ prompt }}?", "long": "What is it?"},
+        [{"top_k": 1}, {"top_k": 2}],
+    )
+    grid = axe_nb.grid(
+        "good", prompts, inputs=[{"prompt": 1}], models=["script/other"], params=params
+    )
+    assert sorted(seen) == [(1, "1?"), (1, "What is it?"), (2, "1?"), (2, "What is it?")]
+    names = list(grid.to_frame().columns)
+    assert [names[0], *names[-2:]] == ["input_prompt", "seconds", "prompt"]
+    assert list(grid.to_frame()["prompt"]) == [*prompts.values()] * 2
 
 
 def test_a_judge_scores_each_run_and_its_tokens_are_counted_apart(

@@ -131,9 +131,8 @@ def test_a_map_or_grid_is_one_row_that_opens(kept: Path) -> None:
     assert "<b>Oslo" not in html
     with pytest.raises(ConfigError, match=f"^{batch.id} is a map in the history") as refused:
         axe_nb.load(batch.id)
-    assert refused.value.hint == (
-        f'list its runs: %axe history {batch.id}, or axe_nb.history("{batch.id}")'
-    )
+    how = f'%axe history {batch.id}, or axe_nb.history("{batch.id}")'
+    assert refused.value.hint == f"list its runs: {how}"
     assert not list(kept.parent.glob("*.lock"))
     delete_run(batch.id)
     assert prompts() == ["after", grid.prompt, "before"]
@@ -242,10 +241,8 @@ def test_the_list_as_text_html_and_data_frame(kept: Path) -> None:
     run_echo("<script>alert(1)</script>")
     rows = axe_nb.history()
     head, line = repr(rows).splitlines()
-    assert head.split() == [
-        "id", "when", "agent", "model", "prompt", "status", "runs", "turns", "tokens", "cost",
-        "seconds",
-    ]  # fmt: skip
+    names = "id when agent model prompt status runs turns tokens cost seconds"
+    assert head.split() == names.split()
     assert line.startswith("1   20")
     html = rows._repr_html_()
     assert "<script>" not in html
