@@ -464,7 +464,7 @@ def _list_hidden(grid: Grid) -> Iterator[str]:
         first = f"{failed[0].input} × {failed[0].variant}: {failed[0].reason}"
         yield one_line(f"{plural(len(failed), 'run')} did not complete; the first: {first}", 300)
     if (more := len(grid.inputs) - MAX_INPUTS) > 0:
-        yield f"… {plural(more, 'more input')}"
+        yield f"… {plural(more, 'more input')}: .to_frame() has all"
 
 
 def _list_squares(grid: Grid, *, is_whole: bool = False) -> list[tuple[str, ...]]:

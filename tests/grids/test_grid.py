@@ -222,9 +222,10 @@ def test_a_page_shows_whole_inputs_and_folds_those_on_which_the_variants_differ(
 
 
 def test_the_fold_of_inputs_that_differ_repeats_no_large_answers() -> None:
-    grid = fill([f"q{n}" for n in range(200)], one=["right"] * 200, two=["right", "wrong"] * 100)
+    grid = fill([f"q{n}" for n in range(202)], one=["right"] * 202, two=["right", "wrong"] * 101)
     html = show_grid(grid)["text/html"]
     differ = html.split("<summary>only where they differ: 100 of 200 inputs")[1]
     assert "<details" not in differ.partition("</table>")[0]
     assert "<details" in differ.partition("</table>")[2]
     assert len(html) < 400_000
+    assert "… 2 more inputs: .to_frame() has all" in html
