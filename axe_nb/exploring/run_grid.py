@@ -285,6 +285,7 @@ class GridRunner:
                 why = ended.judgement.error or "its answer has no number named score"
                 said = f"the judge failed: {why}"
                 problems.append(said)
+                passed = passed if self._expect or self._score else None
             elif self._score is None:
                 score = float(number)
             reasons.append(said)
