@@ -94,7 +94,7 @@ def test_trees_work_without_jupyterlab(browser: Browser, sent: tuple[str, str], 
     expect(frame.locator(".axe-nb-question button").first).to_be_disabled()  # no input to type into
     page.wait_for_timeout(500)  # the frame gets its height
     scroll = frame.locator(".axe-nb-scroll")
-    assert scroll.evaluate("e => e.clientHeight") > 200, "not a part of a frame that it shrinks"
+    assert scroll.evaluate("e => e.clientHeight") > 300, "not a part of a frame that it shrinks"
     head = frame.locator(".axe-nb-scroll > details > summary")
     assert scroll.evaluate("e => { e.scrollTo(0, 99); return e.scrollTop }") > 20
     tops = [each.evaluate("e => e.getBoundingClientRect().top") for each in (head, scroll)]
