@@ -88,6 +88,7 @@ def test_a_result_of_several_lines_is_in_the_type_of_code_also_after_nbconvert(
             assert "mono" in text.evaluate("e => getComputedStyle(e).fontFamily")
 
 
+LINE = "e => e.previousElementSibling.offsetTop - e.closest('summary').offsetTop > 9"
 BOXES = "all => all.map(e => e.getBoundingClientRect()).map(({left, height}) => [left, height])"
 
 
@@ -121,8 +122,10 @@ def test_in_a_narrow_window_thirty_characters_of_a_task_are_whole(lab: Lab) -> N
     lab.page.set_viewport_size({"width": 390, "height": 900})
     name = lab.page.locator(f"{TWIN} summary b:text-is('documentation-writer')").first
     cuts.append(name.evaluate("e => e.scrollWidth - e.clientWidth"))
+    lab.page.set_viewport_size({"width": 320, "height": 900})
+    cuts.append(name.evaluate(LINE))
     lab.command("application:toggle-left-area")
-    assert cuts == [0, 0, 0], "neither task nor unit of its cost is cut, nor on a phone the name"
+    assert cuts == [0] * 4, "task, cost, and on a phone the name are whole, beside the marker"
 
 
 def test_dollar_signs_are_typeset_in_formulas_of_an_answer_only(lab: Lab) -> None:
