@@ -236,7 +236,7 @@ class Connection:
         return ToolOutput(text or "(no output)", pictures=pictures)
 
     async def list_changes(self) -> tuple[str, ...]:
-        """Returns a note on each protected file that changed since the start or the last check."""
+        """Closes the connection if protected files changed; returns a note on each of them."""
         if self._program is None:
             return ()
         try:
