@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from axe_nb.errors import RunError as RunError
     from axe_nb.exploring.grid import Grid as Grid
     from axe_nb.exploring.run_grid import grid as grid
-    from axe_nb.exploring.run_map import amap as amap
     from axe_nb.exploring.run_map import map as map
     from axe_nb.messages import Request as Request
     from axe_nb.messages import Response as Response
@@ -65,7 +64,7 @@ _NAMES = {
     "errors": "AxeError CassetteMiss ConfigError ExpectationError ProviderError RunError",
     "exploring.grid": "Grid",
     "exploring.run_grid": "grid",
-    "exploring.run_map": "amap map",
+    "exploring.run_map": "map",
     "messages": "Request Response ToolCall Usage call",
     "providers.http": "use_http_client",
     "results": "RunResult",

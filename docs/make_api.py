@@ -28,7 +28,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
         "Agent", "define", "SubAgentsConfig", "ChildBudget", "TreeLimits", "Retry",
     ),
     "Tools": ("tool", "ToolContext", "ToolError", "mcp_prompt"),
-    "Many runs": ("map", "amap", "grid", "Grid"),
+    "Many runs": ("map", "grid", "Grid"),
     "Tests, recordings and files": ("expect", "cassette", "export"),
     "Script models": (
         "script", "script_server", "call", "Request", "Response", "ToolCall",

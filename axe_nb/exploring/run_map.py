@@ -98,10 +98,6 @@ def map(
     return RunMap(driver, display)
 
 
-amap = map
-"""Alias of `map`, which returns a map that can also be awaited."""
-
-
 class RunMap:
     """Many runs of one agent, which start when the map is iterated over or awaited.
 
