@@ -16,10 +16,6 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
     from axe_nb.agents.agent import Agent as Agent
-    from axe_nb.agents.agent_tables import ChildBudget as ChildBudget
-    from axe_nb.agents.agent_tables import Retry as Retry
-    from axe_nb.agents.agent_tables import SubAgentsConfig as SubAgentsConfig
-    from axe_nb.agents.agent_tables import TreeLimits as TreeLimits
     from axe_nb.api import arun as arun
     from axe_nb.api import cassette as cassette
     from axe_nb.api import define as define
@@ -57,7 +53,6 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "agents.agent": "Agent",
-    "agents.agent_tables": "ChildBudget Retry SubAgentsConfig TreeLimits",
     "api": "arun cassette define expect history last load mcp_prompt replay run stream",
     "engine.person": "Step",
     "engine.toolbox": "tool",

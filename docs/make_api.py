@@ -24,9 +24,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "Runs": (
         "run", "arun", "stream", "last", "load", "history", "replay", "RunResult", "Usage", "Step",
     ),
-    "Agents": (
-        "Agent", "define", "SubAgentsConfig", "ChildBudget", "TreeLimits", "Retry",
-    ),
+    "Agents": ("Agent", "define"),
     "Tools": ("tool", "ToolContext", "ToolError", "mcp_prompt"),
     "Many runs": ("map", "grid", "Grid"),
     "Tests, recordings and files": ("expect", "cassette", "export"),

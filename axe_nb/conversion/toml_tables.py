@@ -243,7 +243,7 @@ def check_types(value: Any) -> None:
             own = tuple(own)
         object.__setattr__(value, field.name, own)
         if nested:
-            called, is_right = f"a dict or an axe_nb.{nested.__name__}", isinstance(own, nested)
+            called, is_right = "a table", isinstance(own, nested)
         else:
             called, fits = _KINDS[str(field.type)]
             is_right = fits(own)

@@ -97,7 +97,7 @@ WRONG = [
     ("permissions", {"grep": "yes"}, 'permissions.grep must be allow, ask or deny, not "yes"'),
     ("limits", {"max_requests": "1"}, "limits.max_requests must be a whole number"),
     ("limits", {"max_total_tokens": -1}, "limits.max_total_tokens must be non-negative"),
-    ("retry", 3, "retry must be a dict or an axe_nb.Retry"),
+    ("retry", 3, "retry must be a table"),
     ("retry", {"max_retries": -1}, "retry.max_retries must be non-negative"),
 ]
 

@@ -124,9 +124,7 @@ def test_a_retry_starts_the_text_of_a_turn_anew_and_says_so() -> None:
             raise ProviderError("overloaded", "later", retry_after=0.01)
         return axe_nb.Response("one two", (), "stop")
 
-    result, events = with_provider(
-        writes("one two", second_time), 5.0, retry=axe_nb.Retry(max_retries=1)
-    )
+    result, events = with_provider(writes("one two", second_time), 5.0, retry={"max_retries": 1})
     assert result.text == "one two"
     assert [(r.attempt, r.place) for r in attempts] == [(1, "0/1"), (2, "0/1")]
     deltas = [e for e in events if isinstance(e, TextDelta)]

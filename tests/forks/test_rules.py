@@ -200,7 +200,7 @@ def test_caps_count_what_is_sent() -> None:
     def model(request: Request) -> Any:
         return call("look") if request.turn < 4 else "end"
 
-    run = play(agent("a", model, tools=(look,), limits=axe_nb.TreeLimits(max_requests=2)))
+    run = play(agent("a", model, tools=(look,), limits={"max_requests": 2}))
     assert (run.status, run.turns) == ("error", 2)
     again = fork(run, "0/3")
     assert (again.status, again.text, again.turns) == ("completed", "end", 4)

@@ -90,7 +90,7 @@ def test_what_may_succeed_later_is_asked_again_and_what_would_fail_again_is_kept
 ) -> None:
     fault = axe_nb.ProviderError(category, said, status=status, retryable=retryable)
     echo.faults = {"a": fault}
-    agent = echo.agent.but(retry=axe_nb.Retry(max_retries=0))
+    agent = echo.agent.but(retry={"max_retries": 0})
     found = [ask(echo, path, "a", "b", agent=agent, concurrency=1) for _ in range(3)]
     again = "A" if passes else ""
     assert [[r.text for r in results] for results in found] == [["", "B"], *[[again, "B"]] * 2]
@@ -101,7 +101,7 @@ def test_what_may_succeed_later_is_asked_again_and_what_would_fail_again_is_kept
 def test_a_run_that_reached_a_limit_is_kept(path: Path) -> None:
     asked: list[str] = []
     axe_nb.script("busy")(lambda request: asked.append(request.last) or call("list_dir", path="."))
-    limits = axe_nb.TreeLimits(max_requests=2)
+    limits = {"max_requests": 2}
     agent = Agent(name="busy", model="script/busy", tools=("list_dir",), limits=limits)
     for _ in range(2):
         (found,) = axe_nb.map(agent, ["a"], resume=path)

@@ -188,7 +188,7 @@ def test_a_copy_has_only_the_servers_of_the_tools_that_it_is_given() -> None:
         "lead", model, mcp_servers={"raw": raw(sandbox="off"), "other": raw()}, mode="auto",
         tools=("subagent", "grep"), permissions={"other": "deny", "other__echo": "deny"},
         files=("mcp:other/memo://today",),
-        sub_agents_config=axe_nb.SubAgentsConfig(parallel=False),
+        sub_agents_config={"parallel": False},
     )  # fmt: skip
     with stage() as on:
         result = play(on, lead)

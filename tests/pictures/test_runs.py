@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 import axe_nb
-from axe_nb import Agent, ConfigError, Request, RunResult, TreeLimits, call, script, script_server
+from axe_nb import Agent, ConfigError, Request, RunResult, call, script, script_server
+from axe_nb.agents.agent_tables import TreeLimits
 from axe_nb.agents.provider_table import PROVIDERS
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Message, ToolResult

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 import axe_nb
-from axe_nb import Agent, Request, RunResult, SubAgentsConfig, Usage, call, script, script_server
+from axe_nb import Agent, Request, RunResult, Usage, call, script, script_server
+from axe_nb.agents.agent_tables import SubAgentsConfig
 from axe_nb.scripting.wire import Protocol
 from tests.engine.in_process import agent, ask, lead, over
 from tests.protocols import PROTOCOLS
@@ -185,7 +186,7 @@ class Town:
     def run(self, mode: Any, system: str = "A", **options: Any) -> RunResult:
         for name, text in (("a", system), ("b", "B")):
             axe_nb.define(
-                Agent(name=name, model="openai/town", system_prompt=text, retry=axe_nb.Retry(0))
+                Agent(name=name, model="openai/town", system_prompt=text, retry={"max_retries": 0})
             )
         axe_nb.define(over("openai", lead(ask("a"), ask("b"))))
         with script_server("openai"), axe_nb.cassette("a.axe", mode):
@@ -224,7 +225,7 @@ def test_a_run_that_fails_leaves_its_recording_as_it_was(mode: str, changed: str
     script("two")(one)
 
     def run(mode: Any, model: str = "one") -> RunResult:
-        agent = Agent(name="one", model=f"openai/{model}", retry=axe_nb.Retry(0))
+        agent = Agent(name="one", model=f"openai/{model}", retry={"max_retries": 0})
         with script_server("openai"), axe_nb.cassette("a.axe", mode):
             return axe_nb.run(agent, "go")
 
@@ -249,7 +250,7 @@ def test_a_second_attempt_that_succeeds_replaces_what_was_recorded() -> None:
             raise axe_nb.ProviderError("rate_limit", "slow down", status=429, retry_after=0.01)
         return f"answer {len(tries)}"
 
-    agent = Agent(name="one", model="openai/one", retry=axe_nb.Retry(1))
+    agent = Agent(name="one", model="openai/one", retry={"max_retries": 1})
     for text in ("answer 1", "answer 3"):
         with script_server("openai"), axe_nb.cassette("a.axe", "record"):
             assert axe_nb.run(agent, "go").text == text

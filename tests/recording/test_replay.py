@@ -149,7 +149,7 @@ def test_a_run_replays_as_it_was_without_its_waits(model: Any, protocol: Protoco
         asked.append(request.turn)
         return model(replace(request, attempt=len(asked)))
 
-    define(protocol, retry=axe_nb.Retry(max_retries=2), tools=("read_file",))
+    define(protocol, retry={"max_retries": 2}, tools=("read_file",))
     first, sent = record(protocol=protocol), len(asked)
     began = time.monotonic()
     again = replay()

@@ -37,7 +37,7 @@ def survey() -> RunResult:
         return "It is warm here."
 
     for name in ("slow", "quick"):
-        axe_nb.define(Agent(name, "script/town", retry=axe_nb.Retry(max_retries=1)))
+        axe_nb.define(Agent(name, "script/town", retry={"max_retries": 1}))
     return axe_nb.run(lead(ask("slow", "slow"), ask("quick", "quick")), "Ask.")
 
 
@@ -71,7 +71,7 @@ def test_the_attempts_of_an_agent_that_gives_up_are_played() -> None:
         await asyncio.sleep(0.05)
         raise axe_nb.ProviderError("overloaded", "busy", retry_after=0.05)
 
-    axe_nb.define(Agent("quick", "script/down", retry=axe_nb.Retry(max_retries=1)))
+    axe_nb.define(Agent("quick", "script/down", retry={"max_retries": 1}))
     transcript = Transcript()
     for at, event in time_events(axe_nb.run(lead(ask("quick", "quick")), "Ask.")):
         transcript.apply(event, at)

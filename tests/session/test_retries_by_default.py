@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import axe_nb
-from axe_nb import Agent, ProviderError, Request, Retry
+from axe_nb import Agent, ProviderError, Request
 from axe_nb.session.session import session
 from tests.files import settings
 
@@ -81,8 +81,8 @@ def test_what_passes_is_sent_again(passes: bool, error: dict[str, Any], failing:
 
 def test_the_settings_in_their_order(failing: Failing, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = Agent("plain", "script/failing")
-    own = plain.but(name="own", retry=Retry(3))
-    none = plain.but(name="none", retry=Retry(0))
+    own = plain.but(name="own", retry={"max_retries": 3})
+    none = plain.but(name="none", retry={"max_retries": 0})
     assert count_attempts(failing, plain) == 3
     settings("[retry]\nmax_retries = 1\n")
     assert count_attempts(failing, plain) == 2

@@ -104,7 +104,7 @@ def measure() -> str:
 
 LEAD = Agent(
     "lead", "script/slow-lead", sub_agents=("helper",), tools=("measure",), mode="auto",
-    retry=axe_nb.Retry(max_retries=1),
+    retry={"max_retries": 1},
 )  # fmt: skip
 
 

@@ -26,7 +26,7 @@ async def chain(turns):
 
 async def fan_out(children, seconds):
     axe_nb.define(Agent("child", f"openai/child-{seconds}"))
-    limits = axe_nb.TreeLimits(max_requests=0, max_calls_per_reply=0, max_in_flight=0)
+    limits = {"max_requests": 0, "max_calls_per_reply": 0, "max_in_flight": 0}
     lead = Agent("lead", f"openai/lead-{children}-{seconds}", sub_agents=("child",), limits=limits)
     return (await axe_nb.arun(lead, "go")).text
 
