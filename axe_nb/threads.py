@@ -8,18 +8,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
-import gc
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-
-_wide = 0
-"""Number of `rare_full_collections` blocks in progress."""
-_before = 0
-"""Threshold for full garbage collections outside `rare_full_collections` blocks."""
-_wide_lock = threading.Lock()
 
 
 async def in_thread(function: Callable[..., T], /, *args: Any) -> T:
@@ -57,32 +50,3 @@ def without_group() -> Iterator[None]:
         yield
     except BaseExceptionGroup as stops:
         raise stops.exceptions[0] from None
-
-
-@contextlib.contextmanager
-def rare_full_collections(at_once: int) -> Iterator[None]:
-    """Makes full garbage collections ten times rarer within the block.
-
-    Hundreds of simultaneous runs have many objects but no garbage, and scanning the objects would
-    take a third of a large map's time. Does nothing if `at_once`, the number of runs, is below 100.
-    """
-    if at_once < 100:
-        yield
-        return
-    _count_wide(1)
-    try:
-        yield
-    finally:
-        _count_wide(-1)
-
-
-def _count_wide(change: int) -> None:
-    global _wide, _before
-    with _wide_lock:
-        _wide += change
-        young, middle, old = gc.get_threshold()
-        if change == _wide == 1:
-            _before = old
-            gc.set_threshold(young, middle, min(old * 10, 2**31 - 1))
-        elif not _wide:
-            gc.set_threshold(young, middle, _before)

@@ -56,7 +56,7 @@ from axe_nb.session.runs import RunHandle, RunRequest
 from axe_nb.session.session import Session, session
 from axe_nb.session.snapshot import Snapshot
 from axe_nb.text import clean, format_dollars, one_line, plural, quote, shown_value, suggestion
-from axe_nb.threads import rare_full_collections
+from axe_nb.threads import without_group
 from axe_nb.tools.output_form import WrongOutput
 
 Source: TypeAlias = "Iterable[object] | AsyncIterable[object]"
@@ -552,15 +552,12 @@ class Driver:
     async def run(self) -> None:
         """Takes prompts and runs a task for each, until no prompt is left or the map is stopped."""
         self._main = asyncio.current_task()
-        try:
-            with rare_full_collections(self._most):
-                async with asyncio.TaskGroup() as group:
-                    while tasks := await self._take_tasks():
-                        self._running += len(tasks)
-                        group.create_task(self._work(tasks))
-                        await asyncio.sleep(0)  # otherwise all begin, and later end, at once
-        except BaseExceptionGroup as errors:  # raised by the caller's iterable, or fatal
-            raise errors.exceptions[0] from None
+        with without_group():  # an error of the caller's iterable, or a fatal one
+            async with asyncio.TaskGroup() as group:
+                while tasks := await self._take_tasks():
+                    self._running += len(tasks)
+                    group.create_task(self._work(tasks))
+                    await asyncio.sleep(0)  # otherwise all begin, and later end, at once
 
     async def iterate_later(self) -> AsyncGenerator[Ended, None]:
         """Yields runs as they end, on the caller's event loop; closing it cancels the rest."""
