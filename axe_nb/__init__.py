@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from axe_nb.api import history as history
     from axe_nb.api import last as last
     from axe_nb.api import load as load
-    from axe_nb.api import mcp_prompt as mcp_prompt
     from axe_nb.api import replay as replay
     from axe_nb.api import run as run
     from axe_nb.api import stream as stream
@@ -53,7 +52,7 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "agents.agent": "Agent",
-    "api": "arun cassette define expect history last load mcp_prompt replay run stream",
+    "api": "arun cassette define expect history last load replay run stream",
     "engine.person": "Step",
     "engine.toolbox": "tool",
     "errors": "AxeError CassetteMiss ConfigError ExpectationError ProviderError RunError",

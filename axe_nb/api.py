@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias, Unpack, get_arg
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.data_files import read_data
-from axe_nb.agents.user_config import Config
 from axe_nb.cell_display.front_end import find_approver, find_variable, make_view
 from axe_nb.conversion.toml_tables import is_number
 from axe_nb.engine.current_call import calling, is_inside, refuse_in_tool
@@ -25,10 +24,10 @@ from axe_nb.pictures.picture import Illustrated, split_prompt
 from axe_nb.results import RunResult, Status
 from axe_nb.session.drive import drive, drive_here
 from axe_nb.session.overrides import Overrides, RunOptions, keep_for_tree, with_options_shown
-from axe_nb.session.portal import portal, run_and_wait
+from axe_nb.session.portal import portal
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import session
-from axe_nb.text import quote, shown_value, suggestion
+from axe_nb.text import quote, shown_value
 from axe_nb.tools.tool import ToolContext
 
 if TYPE_CHECKING:  # not every run needs these: imported on first use
@@ -232,23 +231,6 @@ def load(saved: int | str | os.PathLike[str]) -> Any:
     if is_grid(saved):
         return Grid.load(saved)
     return read_data(Path(saved), "run", RunResult.from_dict)
-
-
-def mcp_prompt(server: str, prompt: str, **arguments: str) -> str:
-    """Returns a prompt that an MCP server offers, as text for a run.
-
-    `server` is the server's name under `[mcp_servers]` in `config.toml`. Raises ConfigError if
-    there is no such server or prompt, or the server did not start.
-    """
-    refuse_inside_a_tool()
-    tables = Config.load().mcp_servers
-    if server not in tables:
-        known = suggestion(server, tables) or f"add [mcp_servers.{server}] to config.toml"
-        raise ConfigError(f"unknown MCP server {quote(server)}", hint=known)
-    workdir = Path.cwd().resolve()
-    texts = {name: str(value) for name, value in arguments.items()}
-    asked = session.servers.get_prompt(server, tables[server], workdir, prompt, texts)
-    return run_and_wait(asked)
 
 
 def define(agent: Agent) -> None:

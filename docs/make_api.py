@@ -25,7 +25,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
         "run", "arun", "stream", "last", "load", "history", "replay", "RunResult", "Usage", "Step",
     ),
     "Agents": ("Agent", "define"),
-    "Tools": ("tool", "ToolContext", "ToolError", "mcp_prompt"),
+    "Tools": ("tool", "ToolContext", "ToolError"),
     "Many runs": ("map", "grid", "Grid"),
     "Tests, recordings and files": ("expect", "cassette", "export"),
     "Script models": (

@@ -90,7 +90,7 @@ class Agent:
     """SKILL.md file to append to the system prompt, relative to `axe/` or the config folder."""
     files: tuple[str, ...] = ()
     """Globs, relative to the workdir, that select text files for the system prompt and pictures for
-    the prompt; or MCP resources for the system prompt, `mcp:SERVER/URI`."""
+    the prompt."""
     workdir: str = ""
     """Folder for the agent's files and tools; empty for the current folder."""
     sub_agents: tuple[str, ...] = ()

@@ -39,8 +39,6 @@ from axe_nb.text import list_some, nearest, one_line, quote
 NO_PROMPT = "Execute the task described in your instructions."
 """User message that replaces a blank prompt (B-8)."""
 
-RESOURCE = "mcp:"
-"""Prefix of entries of `files` that are MCP resources, `mcp:SERVER/URI`, instead of globs."""
 
 VISITED = 100_000  # maximum files and folders that the globs of an agent visit
 LONGEST_PROMPT = 4_000_000  # maximum characters of a system prompt with its variables
@@ -238,8 +236,6 @@ def _find_files(
             raise _TooManyFiles
 
     for pattern in patterns:
-        if pattern.startswith(RESOURCE):
-            continue  # an MCP server reads it
         named: set[Path] = set()
         try:
             named.update(filter(os.path.isfile, find_paths(pattern, workdir, count)))
@@ -253,11 +249,6 @@ def _find_files(
                 warnings.append(f"no file matches {quote(pattern)} in files")
         found |= named
     return sorted(found), warnings
-
-
-def server_of(entry: str) -> str:
-    """Returns the name of the MCP server in an entry of `files`; empty if the entry is a glob."""
-    return entry.removeprefix(RESOURCE).partition("/")[0] if entry.startswith(RESOURCE) else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -289,17 +280,6 @@ def brief(agent: Agent, context: Context | None = None) -> Briefing:
         context.skill, context.files, (*warnings, *context.warnings),
         context.sources, context.pictures, system=system, system_ends=ends, workdir=workdir,
     )  # fmt: skip
-
-
-def add_files(
-    briefing: Briefing, files: Sequence[tuple[str, str]], warnings: Sequence[str]
-) -> Briefing:
-    """Returns a copy of a briefing with more warnings, and more context files in the prompt."""
-    if not files and not warnings:
-        return briefing
-    every = (*briefing.files, *files)
-    system, _ = _join_parts(briefing.prompt, briefing.skill, every)
-    return replace(briefing, system=system, files=every, warnings=(*briefing.warnings, *warnings))
 
 
 def all_warnings(agent: Agent) -> tuple[str, ...]:

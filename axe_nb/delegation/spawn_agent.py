@@ -21,7 +21,6 @@ from axe_nb.agents.agent_tables import (
     keep_servers,
     names_of_servers,
 )
-from axe_nb.agents.prompt import server_of
 from axe_nb.errors import AxeError
 from axe_nb.messages import ToolParameter, ToolResult
 from axe_nb.results import RunResult, Status
@@ -206,7 +205,7 @@ def whole_number(value: object) -> int | None:
 def copy_of_caller(ctx: ToolContext, name: str, tools: Sequence[str]) -> Agent:
     """Returns a copy of the calling agent with the given name and only the given tools.
 
-    MCP servers that provide none of the tools are left out, with their permissions and resources.
+    MCP servers that provide none of the tools are left out, with their permissions.
     The caller's permissions still apply to the copy.
     """
     caller = ctx.agent
@@ -223,7 +222,6 @@ def copy_of_caller(ctx: ToolContext, name: str, tools: Sequence[str]) -> Agent:
         mcp_servers=servers,
         params=keep_server_tools(caller.params, tools),
         permissions={key: rule for key, rule in rules if key.partition("__")[0] not in gone},
-        files=tuple(entry for entry in caller.files if server_of(entry) not in gone),
         warnings=(),
     )
 

@@ -17,10 +17,8 @@ from axe_nb.agents.files import expand_home
 from axe_nb.agents.names import ANY, is_address, parse_model
 from axe_nb.agents.prompt import (
     NO_PROMPT,
-    RESOURCE,
     Briefing,
     Context,
-    add_files,
     brief,
     confine,
     fill_in,
@@ -197,13 +195,13 @@ async def make_plan(scope: RunScope, job: Job) -> Plan:
         await in_thread(_require_sandbox, env, scope.policy.agents, briefing.workdir)
     workdir = Path(env.workdir) if env.workdir else briefing.workdir  # a tree has each server once
     offered = ServerTools()
-    if agent.mcp_servers or any(file.startswith(RESOURCE) for file in agent.files):
+    if agent.mcp_servers:
         try:
             async with scope.clock.limit():
                 offered = await env.servers.open(agent, env.server_tables, workdir, env.sources)
         except TimeoutError:
             offered = ServerTools(warnings=("the MCP servers did not start in time",))
-    briefing = add_files(briefing, offered.files, offered.warnings)
+    briefing = replace(briefing, warnings=(*briefing.warnings, *offered.warnings))
     toolset, to_permit = _make_toolset(scope, provider, offered.tools)
     asked = job.asked
     if asked is None:  # a file's picture already in the conversation is not repeated

@@ -1,1 +1,1 @@
-"""MCP servers and their tools and resources; a run starts or connects to the servers it needs."""
+"""MCP servers and their tools; a run starts or connects to the servers it needs."""

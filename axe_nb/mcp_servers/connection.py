@@ -189,14 +189,6 @@ class Connection:
         told = "the call may or may not have taken effect. The next call starts it again"
         raise ToolError(f"{lost} during this call{self._explain_end()}; {told}")
 
-    async def read_resource(self, uri: str) -> str:
-        answer = await self.ask(lambda session: session.read_resource(uri))
-        return "\n".join(map(format_resource, answer.contents))
-
-    async def get_prompt(self, prompt: str, arguments: Mapping[str, str]) -> str:
-        answer = await self.ask(lambda session: session.get_prompt(prompt, dict(arguments)))
-        return join_parts((read_block(one.content) for one in answer.messages), "\n\n").text
-
     def make_tools(self, run: Run) -> list[Tool]:
         return [
             Tool(
@@ -605,18 +597,13 @@ def read_block(block: Any) -> str | Picture:
         case "audio":
             return _format_media("an audio clip", block.mime_type, block.data)
         case "resource":
-            return format_resource(block.resource)
+            text = getattr(block.resource, "text", None)
+            if isinstance(text, str):
+                return text
+            return _format_media("a file", block.resource.mime_type or "", block.resource.blob)
         case _:
             name, uri = one_line(block.title or block.name, 200), one_line(str(block.uri), 200)
             return f"[a resource, {name}: {uri}]"
-
-
-def format_resource(resource: Any) -> str:
-    """Returns the text of a resource, or a note about a resource that is not text."""
-    text = getattr(resource, "text", None)
-    if isinstance(text, str):
-        return text
-    return _format_media("a file", resource.mime_type or "", resource.blob)
 
 
 def _format_media(what: str, media_type: str, data: str) -> str:

@@ -1,4 +1,4 @@
-"""The MCP servers of a session, with their tools, resources and prompts.
+"""The MCP servers of a session, with their tools.
 
 Connections outlive the event loops of runs, and a call from a loop other than the connection's own
 would hang. All connections therefore belong to one loop in a thread (D-46, D-81, D-82, O-5).
@@ -20,11 +20,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from axe_nb.agents.agent import Agent, find_place
-from axe_nb.agents.agent_tables import McpServer, names_of_servers, parse_servers
-from axe_nb.agents.prompt import RESOURCE
+from axe_nb.agents.agent_tables import McpServer, parse_servers
 from axe_nb.errors import ConfigError
 from axe_nb.text import plural, quote, suggestion
-from axe_nb.tools.tool import Tool, ToolError
+from axe_nb.tools.tool import Tool
 
 if TYPE_CHECKING:
     from axe_nb.mcp_servers.connection import Connection
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MAX_TOOLS = 128  # maximum tools of a server by default, as some providers accept no more
-MAX_RESOURCE = 1024 * 1024  # maximum characters of a resource
 
 
 class LoopThread:
@@ -62,11 +60,9 @@ class LoopThread:
 
 @dataclass(frozen=True, slots=True)
 class ServerTools:
-    """Tools and resources that an agent's MCP servers provide."""
+    """Tools that an agent's MCP servers provide."""
 
     tools: tuple[Tool, ...] = ()
-    files: tuple[tuple[str, str], ...] = ()
-    """(entry, text) of each MCP resource: its entry in the agent's `files`, and its text."""
     warnings: tuple[str, ...] = ()
 
 
@@ -82,22 +78,8 @@ def find_servers(agent: Agent, settings: Mapping[str, McpServer]) -> Mapping[str
     return found
 
 
-def list_resources(agent: Agent) -> list[tuple[str, str, str]]:
-    """Returns the entry, server and URI of each resource in an agent's `files`."""
-    found = []
-    for entry in agent.files:
-        if entry.startswith(RESOURCE):
-            name, _, uri = entry.removeprefix(RESOURCE).partition("/")
-            if name not in names_of_servers(agent.mcp_servers) or not uri:
-                step = "use mcp:NAME/URI, where NAME is listed in mcp_servers"
-                raise _make_error(agent, "invalid resource", "files", entry, step)
-            found.append((entry, name, uri))
-    return found
-
-
 def _make_error(agent: Agent, problem: str, key: str, entry: str, step: str) -> ConfigError:
-    where = "files of agent" if key == "files" else "agent"
-    error = ConfigError(f"{problem} {quote(entry)} in {where} {quote(agent.name)}", hint=step)
+    error = ConfigError(f"{problem} {quote(entry)} in agent {quote(agent.name)}", hint=step)
     error.place = find_place(agent, key, entry)
     return error
 
@@ -119,12 +101,12 @@ class Servers:
         workdir: Path,
         sources: Iterable[Path] = (),
     ) -> ServerTools:
-        """Starts an agent's servers; returns their tools, and the resources that the agent needs.
+        """Starts an agent's servers, and returns their tools.
 
         Local servers run in `workdir`, a path without symlinks; their sandbox protects `sources`.
         Raises ConfigError if a server fails, or the agent refers to something that does not exist.
         """
-        tables, resources = find_servers(agent, settings), list_resources(agent)
+        tables = find_servers(agent, settings)
         if not tables:
             return ServerTools()
         connections = {
@@ -157,31 +139,7 @@ class Servers:
                     f"MCP server {name}: it offers {plural(len(offered), 'tool')}, and the agent "
                     f"gets the first {MAX_TOOLS}; to choose others, list them in `tools`"
                 )
-        files = []
-        for entry, name, uri in resources:
-            what = f"resource {quote(uri)} of MCP server {quote(name)}"
-            text = await self._ask(connections[name].read_resource(uri), what)
-            if len(text) > MAX_RESOURCE:
-                problem = f"{what} is too large: {plural(len(text), 'character')}"
-                step = "remove it from files"
-                raise ConfigError(f"{problem}, at most {MAX_RESOURCE}", hint=step)
-            files.append((entry, text))
-        return ServerTools(tuple(tools), tuple(files), tuple(warnings))
-
-    async def get_prompt(
-        self, name: str, server: McpServer, workdir: Path, prompt: str, arguments: Mapping[str, str]
-    ) -> str:
-        """Returns a server's prompt as text. Raises ConfigError if the prompt cannot be read."""
-        connection = self._find(name, server, workdir, frozenset())
-        await self._thread.run(connection.start())
-        what = f"prompt {quote(prompt)} of MCP server {quote(name)}"
-        return await self._ask(connection.get_prompt(prompt, arguments), what)
-
-    async def _ask(self, asked: Coroutine[Any, Any, T], what: str) -> T:
-        try:
-            return await self._thread.run(asked)
-        except ToolError as error:
-            raise ConfigError(f"cannot read {what}: {error}") from None
+        return ServerTools(tuple(tools), tuple(warnings))
 
     def list_running(self) -> list[Tool]:
         if self._owner != os.getpid():

@@ -128,7 +128,7 @@ def answer(message):
     if number is None or method is None:
         return
     if method == "initialize":
-        able = {"tools": {"listChanged": True}, "resources": {}, "prompts": {}}
+        able = {"tools": {"listChanged": True}, "resources": {}}
         version, info = params["protocolVersion"], {"name": "raw", "version": "1"}
         result = {"protocolVersion": version, "capabilities": able, "serverInfo": info}
     elif method == "tools/list":
@@ -139,16 +139,6 @@ def answer(message):
             return
         if isinstance(result, str):
             result = {"content": [{"type": "text", "text": result}]}
-    elif method == "resources/read":
-        if params["uri"] != "memo://today":
-            send({"id": number, "error": {"code": -32002, "message": "no such memo"}})
-            return
-        result = {"contents": [{"uri": params["uri"], "text": "Buy <b>milk</b>."}]}
-    elif method == "prompts/list":
-        result = {"prompts": [{"name": "review"}]}
-    elif method == "prompts/get" and params["name"] == "review":
-        text = f"Review {params.get('arguments', {}).get('what')}."
-        result = {"messages": [{"role": "user", "content": {"type": "text", "text": text}}]}
     else:
         send({"id": number, "error": {"code": -32601, "message": "method not found"}})
         return

@@ -34,7 +34,7 @@ CALLS = (
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_its_tools_resources_and_pictures_reach_a_model(protocol: Protocol, project: Path) -> None:
+def test_its_tools_and_pictures_reach_a_model(protocol: Protocol, project: Path) -> None:
     seen: list[Request] = []
 
     @script("m")
@@ -44,7 +44,6 @@ def test_its_tools_resources_and_pictures_reach_a_model(protocol: Protocol, proj
 
     agent = Agent(
         "a", f"{provider_of(protocol)}/m", mode="auto", mcp_servers={"all": everything()},
-        files=("mcp:all/demo://resource/static/document/features.md",),
     )  # fmt: skip
     try:
         with script_server(protocol):
@@ -52,7 +51,6 @@ def test_its_tools_resources_and_pictures_reach_a_model(protocol: Protocol, proj
     finally:
         session.servers.close()
     assert result.ok, result.error
-    assert "Features" in seen[0].system
     offered = {tool.name for tool in seen[0].tools}
     assert {"all__echo", "all__get-sum", "all__trigger-long-running-operation"} <= offered
     total, structured, image, wrong = result.log[0].results
@@ -96,7 +94,6 @@ mcp_servers = ["all"]
 """,
     "%%axe a -o r\ngo",
     "%axe tools a",
-    "import axe_nb\nprint(axe_nb.mcp_prompt('all', 'args-prompt', city='Ulm', state='Bavaria'))",
 ]
 
 
@@ -111,6 +108,5 @@ def test_a_notebook_uses_it_while_it_is_killed_and_leaves_no_process(project: Pa
         assert "killed: True" in outputs[3]
         assert "Echo: started again" in outputs[3]
         assert "all__get-tiny-image" in outputs[4]
-        assert "What's weather in Ulm, Bavaria?" in outputs[5]
         assert processes_with(MARK)
     wait_until(lambda: not processes_with(MARK))

@@ -13,7 +13,7 @@ import pytest
 import tomli_w
 
 import axe_nb
-from axe_nb import ConfigError, Request, ToolCall, call, mcp_prompt
+from axe_nb import ConfigError, Request, ToolCall, call
 from axe_nb.commands.actions import diagnose, list_tools
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import session
@@ -98,26 +98,6 @@ def test_hostile_names_and_texts_are_bounded_and_cleaned() -> None:
     assert offered["raw__a_b"] == "fine"
 
 
-def test_a_resource_is_a_context_file() -> None:
-    asked: list[Request] = []
-
-    def model(request: Request) -> str:
-        asked.append(request)
-        return "done"
-
-    def read(entry: str, **servers: Any) -> None:
-        play(on, agent("reader", model, mcp_servers=servers, files=(entry,)))
-
-    with stage() as on:
-        read("mcp:raw/memo://today", raw=raw())
-        assert "### mcp:raw/memo://today\n```\nBuy <b>milk</b>.\n```" in asked[0].system
-        with pytest.raises(ConfigError, match='cannot read resource "memo://none"'):
-            read("mcp:raw/memo://none", raw=raw())
-        for servers in ({}, {"raw": raw()}):
-            with pytest.raises(ConfigError, match='invalid resource "mcp:notes/x" in files'):
-                read("mcp:notes/x", **servers)
-
-
 @pytest.mark.req("D-19", "D-27")
 def test_a_permission_that_names_no_tool_of_its_server_is_an_error() -> None:
     with stage() as on:
@@ -127,17 +107,6 @@ def test_a_permission_that_names_no_tool_of_its_server_is_an_error() -> None:
         assert list(offer(on, tools=("raw__pid",), permissions={"raw__echo": "deny"})) == [
             "raw__pid"
         ]
-
-
-@pytest.mark.usefixtures("ended")
-def test_a_prompt_of_a_server_in_the_settings_is_text() -> None:
-    settle("raw", raw())
-    assert mcp_prompt("raw", "review", what="the <plan>") == "Review the <plan>."
-    with pytest.raises(ConfigError, match='cannot read prompt "reviw"'):
-        mcp_prompt("raw", "reviw")
-    with pytest.raises(ConfigError) as raised:
-        mcp_prompt("rav", "review")
-    assert raised.value.hint == 'did you mean "raw"?'
 
 
 @pytest.mark.usefixtures("ended")
@@ -187,7 +156,6 @@ def test_a_copy_has_only_the_servers_of_the_tools_that_it_is_given() -> None:
     lead = agent(
         "lead", model, mcp_servers={"raw": raw(sandbox="off"), "other": raw()}, mode="auto",
         tools=("subagent", "grep"), permissions={"other": "deny", "other__echo": "deny"},
-        files=("mcp:other/memo://today",),
         sub_agents_config={"parallel": False},
     )  # fmt: skip
     with stage() as on:
