@@ -18,7 +18,6 @@ from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_netw
 from typing import TYPE_CHECKING, Any
 
 from axe_nb.agents.names import LABEL, fold_host
-from axe_nb.providers.decompression import DecompressionError, decompress
 from axe_nb.text import format_seconds, one_line, quote
 from axe_nb.threads import in_thread
 from axe_nb.tools.python_tool import make_tool
@@ -234,6 +233,8 @@ async def _send_to_first(
 
 
 async def _read_text(response: httpx.Response, url: str) -> str:
+    import httpx
+
     status = response.status_code
     if status >= 400 or status < 200:
         raise ToolError(
@@ -247,15 +248,18 @@ async def _read_text(response: httpx.Response, url: str) -> str:
         raise ToolError(
             f"{url} is {one_line(kind, 100)}, and only text can be fetched. Try another page"
         )
-    body, coding = b"", response.headers.get("content-encoding", "")
-    try:  # httpx would decompress without a size limit
-        async for piece in decompress(response.aiter_raw(), coding):
+    body, coding = b"", response.headers.get("content-encoding", "identity").lower()
+    try:
+        # one coding at most: of nested ones, a few bytes could become gigabytes
+        if coding not in ("identity", "gzip", "deflate"):
+            raise httpx.DecodingError(f"unsupported compression {one_line(coding, 40)}")
+        async for piece in response.aiter_bytes():
             body += piece
             if len(body) > MAX_BYTES:
                 raise ToolError(
                     f"{url} is too large: more than {MAX_BYTES} bytes. Try a smaller page"
                 )
-    except DecompressionError as error:
+    except httpx.DecodingError as error:
         raise ToolError(f"{url} cannot be read: {error}. Try again, or try another page") from None
     charset = CHARSET.search(options)
     text = body.decode(charset[1] if charset else "utf-8", "replace").removeprefix("\ufeff")

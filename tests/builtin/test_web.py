@@ -262,7 +262,8 @@ BAD = {
     "not found": (404, {}, b"", "HTTP 404 Not Found for {url}. Check the URL, try again later, or"),
     "broken": (500, {}, b"", "HTTP 500 Internal Server Error for {url}. Check the URL, try again"),
     "a bomb": (200, PACKED, gzip.compress(b"x" * 50_000_000), "{url} is too large"),
-    "cut": (200, PACKED, gzip.compress(b"hello")[:-4], "{url} cannot be read: the compr"),
+    "corrupt": (200, PACKED, gzip.compress(b"hello")[5:], "{url} cannot be read: "),
+    "nested": (200, {**TEXT, "Content-Encoding": "gzip, gzip"}, b"", "{url} cannot be read: unsup"),
     "binary": (200, TEXT, b"\x7fELF\0\0\0", "{url} is not text"),
     **{
         kind: (200, {"Content-Type": kind}, b"text, they say", f"{{url}} is {kind}, {NO_TEXT}")
