@@ -22,16 +22,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_TOKEN = re.compile(
-    r'"""[^"\\]*(?:(?:\\.|"(?!""))[^"\\]*)*"{3,5}'
-    r"|'''[^']*(?:'(?!'')[^']*)*'{3,5}"
-    r'|"(?:\\.|[^"\\\n])*"'
-    r"|'[^'\n]*'"
-    r"|#[^\n]*"
-    r"|[\[\]{}\n]",
-    re.DOTALL,
-)
-"""Matches tokens that can contain a line end or that affect where a statement ends."""
+_OPENED = re.compile(r"""[^\n]*?=\s*(\[|"{3}|'{3})""")
+"""Matches the beginning of a list or of a string of several lines."""
 
 TOML_HINT = (
     'a line is key = value: strings in quotes, of several lines in """, backslashes in single '
@@ -48,11 +40,16 @@ def line_of(text: str, path: tuple[str, ...], entry: str = "", number: int = 0) 
     """
     table: tuple[str, ...] = ()
     tables = 0
-    for line, statement in _split_statements(text):
+    line, statement = 1, ""
+    for last, more in enumerate(text.split("\n"), 1):
+        opened = _OPENED.match(statement)  # the statement began in an earlier line
+        statement += f"{more}\n"
+        if opened and opened[1].replace("[", "]") not in more:
+            continue
         try:
             parsed = tomllib.loads(statement)
         except (ValueError, RecursionError):
-            continue
+            continue  # the statement goes on in the next line
         if statement.lstrip().startswith("["):
             keys: list[str] = []
             node: Any = parsed
@@ -73,40 +70,12 @@ def line_of(text: str, path: tuple[str, ...], entry: str = "", number: int = 0) 
         if found and number in (0, tables):
             written = re.search(rf"""["']{re.escape(entry)}["']""", statement) if entry else None
             return line + (statement.count("\n", 0, written.start()) if written else 0)
+        line, statement = last + 1, ""
     return None
-
-
-def _split_statements(text: str) -> Iterator[tuple[int, str]]:
-    """Yields the line number and text of each statement, comment and blank line."""
-    line, start, depth = 1, 0, 0
-    for token in _TOKEN.finditer(text):
-        match token[0]:
-            case "[" | "{":
-                depth += 1
-            case "]" | "}":
-                depth -= 1
-            case "\n" if depth == 0:
-                yield line, text[start : token.end()]
-                line += text.count("\n", start, token.end())
-                start = token.end()
-    yield line, text[start:]
-
-
-MAX_PARTS = 32
-"""Maximum number of parts in a dotted key; for long keys, `tomllib` needs quadratic memory."""
-
-_LONG_KEY = re.compile(
-    r"""(?:^|[\[{,])[ \t]*+(?:(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+)"""
-    rf"{{{MAX_PARTS}}}",
-    re.MULTILINE,
-)
 
 
 def parse_toml(text: str) -> dict[str, Any]:
     """Parses TOML text. Raises ValueError if the text is invalid or nested too deeply."""
-    if found := _LONG_KEY.search(text):
-        line = text.count("\n", 0, found.end()) + 1
-        raise ValueError(f"a key with more than {MAX_PARTS} parts (at line {line}, column 1)")
     try:
         return tomllib.loads(text)
     except RecursionError:
