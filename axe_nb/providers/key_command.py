@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import math
 import subprocess
-import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -27,9 +26,6 @@ FRESH_SECONDS = 600.0
 
 PAUSE = 10.0
 """Age in seconds up to which a refused key is kept, as a new key would likely be refused too."""
-
-MAX_OUTPUT = 32_768
-"""Maximum output of a command in bytes, many times the length of a key."""
 
 ServerT = TypeVar("ServerT", bound=Server)
 
@@ -75,38 +71,25 @@ def forget_key(server: ServerT) -> ServerT:
 
 
 def _read_key(command: Sequence[str]) -> str:
-    """Runs a command and returns its first line of output; kills a command that exceeds a limit.
+    """Runs a command and returns its first line of output.
 
     The command runs in the folder of `config.toml`, never in a project folder. Raises ValueError if
     the command fails or prints no key; the error message does not quote the output.
     """
-    from axe_nb.sandbox.process import kill_group
-
     program, *arguments = command
     if Path(program).name != program:
         program = str(config_dir() / expand_home(program))
-    process = subprocess.Popen(
-        [program, *arguments], cwd=config_dir(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL, start_new_session=True,
-    )  # fmt: skip
-    assert process.stdout is not None
-    began = time.monotonic()
-    timer = threading.Timer(SECONDS, kill_group, [process])
-    timer.daemon = True
-    timer.start()
-    with process:
-        output = process.stdout.read(MAX_OUTPUT)
-        if len(output) == MAX_OUTPUT:
-            kill_group(process)
-        process.wait()
-    timer.cancel()
-    if time.monotonic() - began >= SECONDS:
-        raise ValueError(f"it did not end within {format_seconds(SECONDS)}s")
-    if len(output) == MAX_OUTPUT:
-        raise ValueError("it printed more than a key")
+    try:
+        process = subprocess.run(
+            [program, *arguments], cwd=config_dir(), stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=SECONDS, check=False,
+            start_new_session=True,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise ValueError(f"it did not end within {format_seconds(SECONDS)}s") from None
     if process.returncode:
         raise ValueError(f"it failed with exit status {process.returncode}")
-    key = output.decode("utf-8", "replace").strip().split("\n", 1)[0].strip()
+    key = process.stdout.decode("utf-8", "replace").strip().split("\n", 1)[0].strip()
     if not (key and key.isascii() and key.isprintable()):
         raise ValueError("it printed no key")
     return key
