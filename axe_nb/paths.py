@@ -109,7 +109,7 @@ def hold_real_folder(path: Path, flags: int = PASSED, made: int = 0) -> Iterator
             path.mkdir(parents=True, exist_ok=True)
         yield None
         return
-    folder = os.open(path.anchor, PASSED)
+    folder = os.open(path.anchor, PASSED if path.parts[1:] else flags)
     try:
         for rest, name in enumerate(path.parts[1:], 2 - len(path.parts)):
             if rest > -made:
@@ -123,8 +123,8 @@ def hold_real_folder(path: Path, flags: int = PASSED, made: int = 0) -> Iterator
         os.close(folder)
 
 
-def open_real_file(path: Path) -> int:
-    """Opens a regular file for reading.
+def open_real_file(path: Path, flags: int = os.O_RDONLY) -> int:
+    """Opens a regular file, by default for reading.
 
     Raises OSError if the path leads through a link, or to anything but a regular file.
     """
@@ -132,7 +132,7 @@ def open_real_file(path: Path) -> int:
         raise OSError(errno.EINVAL, "not a path")
     with hold_real_folder(path.parent) as folder:
         name = str(path) if folder is None else path.name
-        handle = os.open(name, os.O_RDONLY | FILE, dir_fd=folder)
+        handle = os.open(name, flags | FILE, dir_fd=folder)
     try:
         if folder is None and os.path.realpath(path) != str(path):
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))

@@ -20,12 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from axe_nb.builtin.paths import (
-    Spot,
     check_read,
     check_write,
+    errors_for_model,
     guard_edit,
     guard_write,
-    hold_place,
     kind,
     locate,
     may_read,
@@ -33,7 +32,7 @@ from axe_nb.builtin.paths import (
     open_file,
     scan_folder,
 )
-from axe_nb.paths import FILE
+from axe_nb.paths import FILE, Names, hold_real_folder
 from axe_nb.text import count_common, cut_bytes, cut_chars, printable
 from axe_nb.tools.kept_files import KeptFiles
 from axe_nb.tools.python_tool import PythonFunction, check, make_tool
@@ -58,11 +57,12 @@ def read_file(ctx: ToolContext, path: str, offset: int = 1, limit: int = MAX_LIN
         offset: number of the first line to read, from 1
         limit: maximum number of lines to read
     """
-    with hold_place(ctx.workdir, path) as spot:
-        data = contents(spot)
-        if not is_text(data):
-            raise ToolError(f"Binary file: {path} is not text, and only text can be shown")
-        ctx.file_log.files_read[spot.path] = None
+    names = locate(ctx.workdir, path)
+    with errors_for_model(path):
+        data = contents(names)
+    if not is_text(data):
+        raise ToolError(f"Binary file: {path} is not text, and only text can be shown")
+    ctx.file_log.files_read[names.path] = None
     lines = lines_of(decode_text(data))
     if not lines:
         return "(empty file)"
@@ -86,19 +86,19 @@ def read_file(ctx: ToolContext, path: str, offset: int = 1, limit: int = MAX_LIN
     return "\n".join(shown)
 
 
-def contents(spot: Spot) -> bytes:
+def contents(names: Names) -> bytes:
     """Returns the content of a text file, or the first bytes of a binary file.
 
     Raises ToolError if the file is too large, is not a regular file, or must not be read.
     """
-    check_read(spot.names)
-    with os.fdopen(open_file(spot), "rb") as file:
+    check_read(names)
+    with os.fdopen(open_file(names), "rb") as file:
         data = file.read(PEEK)
         if is_text(data):
             data += file.read(MAX_FILE + 1 - PEEK)
     if len(data) > MAX_FILE:
         raise ToolError(
-            f"File too large: {spot.path} has more than {MAX_FILE} bytes. "
+            f"File too large: {names.path} has more than {MAX_FILE} bytes. "
             "Find a smaller file, or extract the part that you need with run_command"
         )
     return data
@@ -135,11 +135,12 @@ def list_dir(ctx: ToolContext, path: str = ".") -> str:
         except OSError:  # removed since it was listed
             return name
 
-    with hold_place(ctx.workdir, path) as spot:
-        at = kind(spot)
+    names = locate(ctx.workdir, path)
+    with errors_for_model(path):
+        at = kind(names)
         if at is not None and not stat.S_ISDIR(at.st_mode):
             raise ToolError(f"Not a folder: {path}. Use read_file to read it")
-        with scan_folder(spot) as (_, found):
+        with scan_folder(names.real) as found:
             entries = list(islice(found, MAX_SCANNED))
             is_cut = next(found, None) is not None
             entries.sort(key=lambda one: (not one.is_dir(follow_symlinks=False), one.name))
@@ -192,19 +193,20 @@ def write_file(ctx: ToolContext, path: str, content: str) -> str:
         path: the file, relative to the working directory
         content: the complete new text of the file
     """
-    with edit_lock, hold_place(ctx.workdir, path, create=True) as spot:
-        check_write(spot.names, ctx)
-        change = _plan_write(spot, content)
+    names = locate(ctx.workdir, path)
+    check_write(names, ctx)
+    with edit_lock, errors_for_model(path):
+        change = _plan_write(names, content)
         if change.new == change.old:
-            return f"{spot.path} already has this content; nothing was changed"
-        put(spot, change.new.encode(), ctx.file_log.kept)
-        ctx.file_log.files_modified[spot.path] = None
+            return f"{names.path} already has this content; nothing was changed"
+        put(names, change.new.encode(), ctx.file_log.kept)
+    ctx.file_log.files_modified[names.path] = None
     size = f"{len(change.new.encode())} bytes"
     if change.exists:
-        return f"Replaced {spot.path} ({size})"
+        return f"Replaced {names.path} ({size})"
     if change.old is None:
-        return f"Wrote {spot.path} ({size})"
-    return f"Replaced {spot.path} ({size})\n{change.summary}"
+        return f"Wrote {names.path} ({size})"
+    return f"Replaced {names.path} ({size})\n{change.summary}"
 
 
 def edit_file(
@@ -220,12 +222,13 @@ def edit_file(
         new_text: the replacement
         replace_all: replace every occurrence
     """
-    with edit_lock, hold_place(ctx.workdir, path) as spot:
-        check_write(spot.names, ctx)
-        change = _plan_edit(spot, old_text, new_text, replace_all)
-        put(spot, change.new.encode(), ctx.file_log.kept)
-        ctx.file_log.files_modified[spot.path] = None
-    return f"Edited {spot.path}\n{change.summary}"
+    names = locate(ctx.workdir, path)
+    check_write(names, ctx)
+    with edit_lock, errors_for_model(path):
+        change = _plan_edit(names, old_text, new_text, replace_all)
+        put(names, change.new.encode(), ctx.file_log.kept)
+    ctx.file_log.files_modified[names.path] = None
+    return f"Edited {names.path}\n{change.summary}"
 
 
 def _preview(function: Callable[..., str], arguments: Mapping[str, Any], workdir: Path) -> str:
@@ -233,41 +236,38 @@ def _preview(function: Callable[..., str], arguments: Mapping[str, Any], workdir
     try:
         values = check(arguments, PythonFunction(function, function.__name__).parameters)
         path = values.pop("path")
-        names = locate(workdir, path)
-        if function is write_file and not names.real.exists():
-            return Change(names.path, None, values["content"]).diff
-        with hold_place(workdir, path) as spot:
-            return plan(spot, **values).diff
+        with errors_for_model(path):
+            return plan(locate(workdir, path), **values).diff
     except ToolError as error:
         return f"Error: {error}"
 
 
-def _plan_write(spot: Spot, content: str) -> Change:
+def _plan_write(names: Names, content: str) -> Change:
     if len(content) > MAX_FILE:
         raise ToolError(f"Content too large: more than {MAX_FILE} characters. Write less per call")
-    if kind(spot) is None:
-        return Change(spot.path, None, content)
-    old = _read_utf8(spot) if may_read(spot.names) else None
+    if kind(names) is None:
+        return Change(names.path, None, content)
+    old = _read_utf8(names) if may_read(names) else None
     if old is None:
-        return Change(spot.path, None, content, exists=True)
+        return Change(names.path, None, content, exists=True)
     mark = BOM if old.startswith(BOM) and not content.startswith(BOM) else ""
-    return Change(spot.path, old, mark + _match_line_ends(old, content))
+    return Change(names.path, old, mark + _match_line_ends(old, content))
 
 
-def _read_utf8(spot: Spot) -> str | None:
-    data = contents(spot)
+def _read_utf8(names: Names) -> str | None:
+    data = contents(names)
     try:
         return data.decode("utf-8") if is_text(data) else None
     except UnicodeDecodeError:
         return None
 
 
-def _plan_edit(spot: Spot, old_text: str, new_text: str, replace_all: bool = False) -> Change:
-    if kind(spot) is None:
-        raise ToolError(missing(spot))
-    text = _read_utf8(spot)
+def _plan_edit(names: Names, old_text: str, new_text: str, replace_all: bool = False) -> Change:
+    if kind(names) is None:
+        raise ToolError(missing(names))
+    text = _read_utf8(names)
     if text is None:
-        raise ToolError(f"Not UTF-8 text: {spot.path} cannot be edited safely")
+        raise ToolError(f"Not UTF-8 text: {names.path} cannot be edited safely")
     if not old_text:
         raise ToolError("old_text is empty. Pass the text to replace, or use write_file")
     old, new = old_text, new_text
@@ -279,21 +279,21 @@ def _plan_edit(spot: Spot, old_text: str, new_text: str, replace_all: bool = Fal
     if not count:
         numbered = re.match(r"\s*\d+\t", old_text)
         raise ToolError(
-            f"old_text is not in {spot.path}. Read the file again and copy the text exactly"
+            f"old_text is not in {names.path}. Read the file again and copy the text exactly"
             + (", without the line numbers that read_file adds" if numbered else "")
         )
     if count > 1 and not replace_all:
         places = islice(re.finditer(re.escape(old), text), 10)
         lines = ", ".join(str(text.count("\n", 0, found.start()) + 1) for found in places)
         raise ToolError(
-            f"old_text occurs {count} times in {spot.path} (lines {lines}). "
+            f"old_text occurs {count} times in {names.path} (lines {lines}). "
             "Include more surrounding lines, or set replace_all"
         )
     if len(text) + count * (len(new) - len(old)) > MAX_FILE:
         raise ToolError(
-            f"{spot.path} would have more than {MAX_FILE} characters. Replace less, or by less"
+            f"{names.path} would have more than {MAX_FILE} characters. Replace less, or by less"
         )
-    return Change(spot.path, text, text.replace(old, new))
+    return Change(names.path, text, text.replace(old, new))
 
 
 def _match_line_ends(like: str, text: str) -> str:
@@ -302,34 +302,38 @@ def _match_line_ends(like: str, text: str) -> str:
     return re.sub(r"\r?\n", "\r\n", text) if all_long else text
 
 
-def put(spot: Spot, data: bytes, kept: KeptFiles | None = None, mode: int | None = None) -> None:
-    """Writes a file atomically. If `kept` is given, the old content is first stored there."""
-    before = kind(spot)
+def put(names: Names, data: bytes, kept: KeptFiles | None = None, mode: int | None = None) -> None:
+    """Writes a file atomically, in folders that are created if they are missing.
+
+    If `kept` is given, the old content is first stored there.
+    """
+    before = kind(names)
     if before is not None:
-        os.close(open_file(spot, os.O_WRONLY))  # fails if the file is not writable
-    if kept is not None:
-        old = None if before is None else (before, partial(open_file, spot))
-        kept.keep(spot.names.folder, spot.path, old, data)
-    name = f".axe-{secrets.token_hex(6)}.tmp"
-    beside = str(Path(spot.name).with_name(name))
-    temporary = replace(spot, name=beside if spot.folder is None else name)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | FILE
-    descriptor = os.open(temporary.name, flags, 0o666, dir_fd=spot.folder)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            if before is not None and hasattr(os, "fchown"):
-                with suppress(OSError):  # only an administrator may change owners
-                    os.fchown(descriptor, before.st_uid, before.st_gid)
-                mode = stat.S_IMODE(before.st_mode)
-            if mode is not None and hasattr(os, "fchmod"):
-                os.fchmod(descriptor, mode)
-            file.write(data)
-            file.flush()
-            os.fsync(descriptor)
-        os.replace(temporary.name, spot.name, src_dir_fd=spot.folder, dst_dir_fd=spot.folder)
-    except BaseException:
-        os.unlink(temporary.name, dir_fd=spot.folder)
-        raise
+        os.close(open_file(names, os.O_WRONLY))  # fails if the file is not writable
+    above = names.real.parent
+    with hold_real_folder(above, made=len(above.parts) - len(names.folder.parts)) as folder:
+        if kept is not None:
+            old = None if before is None else (before, partial(open_file, names))
+            kept.keep(names.folder, names.path, old, data)
+        name = str(names.real) if folder is None else names.real.name
+        temporary = str(Path(name).with_name(f".axe-{secrets.token_hex(6)}.tmp"))
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | FILE
+        descriptor = os.open(temporary, flags, 0o666, dir_fd=folder)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                if before is not None and hasattr(os, "fchown"):
+                    with suppress(OSError):  # only an administrator may change owners
+                        os.fchown(descriptor, before.st_uid, before.st_gid)
+                    mode = stat.S_IMODE(before.st_mode)
+                if mode is not None and hasattr(os, "fchmod"):
+                    os.fchmod(descriptor, mode)
+                file.write(data)
+                file.flush()
+                os.fsync(descriptor)
+            os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            os.unlink(temporary, dir_fd=folder)
+            raise
 
 
 TOOLS = {

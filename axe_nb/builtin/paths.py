@@ -1,10 +1,10 @@
 """Checked file access for tools, confined to the workdir.
 
-A path is checked as written, and again with links resolved. It is then opened folder by folder,
-each relative to the descriptor of the parent folder and never through a link. On Windows, which has
-no such descriptors, the real path is checked once more. Writing to a protected file needs the
+A path is checked as written, and again with links resolved. The real path is then opened folder by
+folder, each relative to the descriptor of its parent and never through a link. On Windows, which
+has no such descriptors, the real path is checked once more. Writing to a protected file needs the
 user's approval, and files with keys are never read. Guards check these rules before a call, and
-tools check them again once the parent folder is open. Source: X-32, X-33, X-37, X-38, D-20, D-83.
+tools check them again. Source: X-32, X-33, X-37, X-38, D-20, D-83.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import re
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -23,7 +22,7 @@ from typing import Any
 from unicodedata import category, normalize
 
 from axe_nb.agents.protected import find_read_protection, find_write_protection
-from axe_nb.paths import FILE, FOLDER, Names, find_names, hold_real_folder
+from axe_nb.paths import FOLDER, Names, find_names, hold_real_folder, open_real_file
 from axe_nb.text import nearest, printable, quote
 from axe_nb.tools.tool import (
     CallSite,
@@ -38,26 +37,6 @@ STAY = "Use a relative path inside the workdir"
 MAX_PATH, MAX_FOLDERS, MAX_NAMES = 4096, 64, 100  # characters, folders to resolve, links to a file
 
 DEVICES = re.compile(r"(con|prn|aux|nul|com\d|lpt\d|conin\$|conout\$)(\..*)?", re.IGNORECASE)
-
-
-@dataclass(frozen=True, slots=True)
-class Spot:
-    """A path in the workdir, with the descriptor of the open parent folder."""
-
-    name: str
-    """Name to open relative to `folder`; an absolute path if `folder` is None."""
-    folder: int | None
-    """Descriptor of the parent folder; None on Windows, which does not support `dir_fd`."""
-    names: Names
-
-    @property
-    def path(self) -> str:
-        return self.names.path
-
-    def child(self, name: str, folder: int | None) -> Spot:
-        """Returns the `Spot` of an entry of this folder; `folder` is this folder's descriptor."""
-        inner = name if folder is not None else str(Path(self.name, name))
-        return Spot(inner, folder, self.names.child(name))
 
 
 def locate(workdir: Path, path: str) -> Names:
@@ -108,68 +87,45 @@ def locate(workdir: Path, path: str) -> Names:
 
 
 @contextmanager
-def hold_place(workdir: Path, path: str, *, create: bool = False) -> Iterator[Spot]:
-    """Yields a path's `Spot`, its parent folder open; `create` creates missing folders."""
-    names = locate(workdir, path)
-    is_top = names.real == workdir
-    above = workdir if is_top else names.real.parent
-    made = len(above.parts) - len(workdir.parts) if create else 0
-    with errors_for_model(path), hold_real_folder(above, FOLDER, made) as folder:
-        name = str(names.real) if folder is None else "." if is_top else names.real.name
-        yield Spot(name, folder, names)
+def scan_folder(real: Path) -> Iterator[Iterator[os.DirEntry[str]]]:
+    """Yields an iterator over the entries of a folder, given by its real path."""
+    with (
+        hold_real_folder(real, FOLDER) as folder,
+        os.scandir(real if folder is None else folder) as entries,
+    ):
+        yield entries
 
 
-@contextmanager
-def scan_folder(spot: Spot) -> Iterator[tuple[int | None, Iterator[os.DirEntry[str]]]]:
-    """Yields a folder's descriptor (None on Windows) and an iterator over its entries."""
-    if spot.folder is None:
-        with os.scandir(spot.name) as entries:
-            yield None, entries
-        return
-    folder = os.open(spot.name, FOLDER, dir_fd=spot.folder)
+def kind(names: Names) -> os.stat_result | None:
     try:
-        with os.scandir(folder) as entries:
-            yield folder, entries
-    finally:
-        os.close(folder)
-
-
-def kind(spot: Spot) -> os.stat_result | None:
-    try:
-        return os.stat(spot.name, dir_fd=spot.folder, follow_symlinks=False)
+        return os.lstat(names.real)
     except FileNotFoundError:
         return None
 
 
-def open_file(spot: Spot, flags: int = os.O_RDONLY) -> int:
+def open_file(names: Names, flags: int = os.O_RDONLY) -> int:
     """Opens a file and returns the file's descriptor.
 
     Raises ToolError if the path does not lead to a regular file.
     """
-    before = kind(spot)
-    if before is None:
-        raise ToolError(missing(spot))
-    if stat.S_ISDIR(before.st_mode):
-        raise ToolError(f"Path is a folder: {spot.path}. Use list_dir to list it")
-    if not stat.S_ISREG(before.st_mode):
-        raise ToolError(f"Not a regular file: {spot.path}. Pipes, devices and sockets are refused")
-    descriptor = os.open(spot.name, flags | FILE, dir_fd=spot.folder)
-    moved = spot.folder is None and os.path.realpath(spot.name) != spot.name
-    if moved or not os.path.samestat(before, os.fstat(descriptor)):
-        os.close(descriptor)
-        raise ToolError(f"File was replaced while it was being opened: {spot.path}. Try again")
-    return descriptor
+    at = kind(names)
+    if at is None:
+        raise ToolError(missing(names))
+    if stat.S_ISDIR(at.st_mode):
+        raise ToolError(f"Path is a folder: {names.path}. Use list_dir to list it")
+    if not stat.S_ISREG(at.st_mode):
+        raise ToolError(f"Not a regular file: {names.path}. Pipes, devices and sockets are refused")
+    return open_real_file(names.real, flags)
 
 
-def missing(spot: Spot) -> str:
-    folder = Path(spot.name).parent if spot.folder is None else spot.folder
+def missing(names: Names) -> str:
     try:
-        with os.scandir(folder) as entries:
-            near = nearest(spot.path.rpartition("/")[2], [e.name for e in islice(entries, 1000)])
+        with scan_folder(names.real.parent) as entries:
+            near = nearest(names.real.name, [e.name for e in islice(entries, 1000)])
     except OSError:
         near = ""
     hint = f"did you mean {near}? " if near else ""
-    return f"File not found: {spot.path}; {hint}use list_dir or find_files to see what exists"
+    return f"File not found: {names.path}; {hint}use list_dir or find_files to see what exists"
 
 
 @contextmanager

@@ -10,16 +10,23 @@ import re
 import stat
 import time
 from collections.abc import Generator, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from axe_nb.agents.globs import matches, parse_glob
 from axe_nb.builtin.files import contents, decode_text, is_text, lines_of
-from axe_nb.builtin.paths import Spot, hold_place, kind, may_read, missing, scan_folder
+from axe_nb.builtin.paths import (
+    errors_for_model,
+    kind,
+    locate,
+    may_read,
+    missing,
+    scan_folder,
+)
 from axe_nb.conversion.patterns import compile_pattern
 from axe_nb.errors import ConfigError
+from axe_nb.paths import Names
 from axe_nb.text import cut_chars, plural, printable, quote
 from axe_nb.tools.python_tool import make_tool
 from axe_nb.tools.tool import ToolContext, ToolError
@@ -49,7 +56,7 @@ class Search:
     ends: float = field(default_factory=lambda: time.monotonic() + MAX_SECONDS)
     stopped: str = ""
 
-    def files(self, top: Spot) -> Generator[Spot, None, None]:
+    def files(self, top: Names) -> Generator[Names, None, None]:
         """Yields a file, or a limited number of files below a folder; does not follow links."""
         at = kind(top)
         if at is None:
@@ -57,7 +64,7 @@ class Search:
         if not stat.S_ISDIR(at.st_mode):
             yield top
             return
-        for spot in self._below(top, 0):
+        for names in self._below(top, 0):
             self.visited += 1
             if time.monotonic() > self.ends:
                 self.stopped = TOO_LONG
@@ -65,20 +72,21 @@ class Search:
             if self.visited > MAX_VISITED:
                 self.stopped = f"stopped after {MAX_VISITED} files"
                 return
-            yield spot
+            yield names
 
-    def _below(self, top: Spot, depth: int) -> Generator[Spot, None, None]:
+    def _below(self, top: Names, depth: int) -> Generator[Names, None, None]:
         try:
-            with scan_folder(top) as (folder, found):
+            with scan_folder(top.real) as found:
                 some = islice(found, MAX_VISITED)
                 entries = [(one.name, one.is_dir(follow_symlinks=False)) for one in some]
-                for name, is_folder in sorted(entries):
-                    if not is_folder:
-                        yield top.child(name, folder)
-                    elif name not in LEFT_OUT and depth < MAX_DEPTH:
-                        yield from self._below(top.child(name, folder), depth + 1)
         except OSError:
             self.unread += 1
+            return
+        for name, is_folder in sorted(entries):
+            if not is_folder:
+                yield top.child(name)
+            elif name not in LEFT_OUT and depth < MAX_DEPTH:
+                yield from self._below(top.child(name), depth + 1)
 
     def notes(self) -> list[str]:
         notes = {
@@ -97,9 +105,10 @@ def find_files(ctx: ToolContext, pattern: str, path: str = ".") -> str:
         path: the folder to search, relative to the working directory
     """
     parts = _parse_pattern(pattern)
-    search = Search()
-    with hold_place(ctx.workdir, path) as top, closing(search.files(top)) as files:
-        named = (printable(spot.path) for spot in files if matches(_below(spot, top), parts))
+    search, top = Search(), locate(ctx.workdir, path)
+    with errors_for_model(path):
+        files = search.files(top)
+        named = (printable(names.path) for names in files if matches(_below(names, top), parts))
         found = list(islice(named, MAX_FOUND + 1))
     if not found:
         return "\n".join([f"No files found for {pattern} in {path}", *search.notes()])
@@ -115,10 +124,10 @@ def _parse_pattern(pattern: str) -> tuple[str, ...]:
         raise ToolError(f"{error}. Use a pattern such as *.py or docs/**/*.md") from None
 
 
-def _below(spot: Spot, top: Spot) -> Sequence[str]:
-    names = spot.path.split("/")
+def _below(names: Names, top: Names) -> Sequence[str]:
+    parts = names.path.split("/")
     skipped = 0 if top.path == "." else len(top.path.split("/"))
-    return names[skipped:] or names[-1:]
+    return parts[skipped:] or parts[-1:]
 
 
 def grep(ctx: ToolContext, pattern: str, path: str = ".", glob: str = "", context: int = 0) -> str:
@@ -141,19 +150,20 @@ def grep(ctx: ToolContext, pattern: str, path: str = ".", glob: str = "", contex
             f"invalid regular expression {quote(cut_chars(pattern, MAX_LINE))}: {error}. "
             f"{step[0].upper()}{step[1:]}"
         ) from None
-    search = Search()
+    search, top = Search(), locate(ctx.workdir, path)
     shown: list[str] = []
     hits = 0
-    with hold_place(ctx.workdir, path) as top, closing(search.files(top)) as files:
-        for spot in files:
-            if not matches(_below(spot, top), parts):
+    with errors_for_model(path):
+        for names in search.files(top):
+            if not matches(_below(names, top), parts):
                 continue
-            lines = _read_lines(spot, search, spot.path == top.path)
+            lines = _read_lines(names, search, names.path == top.path)
             found = _find_matches(expression, lines, search, MAX_MATCHES - hits)
             if found:
                 hits += len(found)
-                ctx.file_log.files_read[spot.path] = None
-                shown += _format_matches(spot.path, lines, found, min(max(context, 0), MAX_CONTEXT))
+                ctx.file_log.files_read[names.path] = None
+                around = min(max(context, 0), MAX_CONTEXT)
+                shown += _format_matches(names.path, lines, found, around)
             if hits >= MAX_MATCHES:
                 shown.append(f"(only the first {MAX_MATCHES} matches; use a narrower pattern)")
             if search.stopped or hits >= MAX_MATCHES:
@@ -168,22 +178,22 @@ def grep(ctx: ToolContext, pattern: str, path: str = ".", glob: str = "", contex
     return "\n".join([*shown, *search.notes()])
 
 
-def _read_lines(spot: Spot, search: Search, is_named: bool) -> list[str]:
+def _read_lines(names: Names, search: Search, is_named: bool) -> list[str]:
     try:
-        at = kind(spot)
+        at = kind(names)
         if at is not None and not stat.S_ISREG(at.st_mode) and not is_named:
             return []
-        if not is_named and not may_read(spot.names):
+        if not is_named and not may_read(names):
             search.hidden += 1
             return []
-        data = contents(spot)
+        data = contents(names)
     except (OSError, ToolError):
         if is_named:
             raise
         search.unread += 1
         return []
     if is_named and not is_text(data):
-        raise ToolError(f"Binary file: {spot.path} is not text, and only text can be searched")
+        raise ToolError(f"Binary file: {names.path} is not text, and only text can be searched")
     return lines_of(decode_text(data)) if is_text(data) else []
 
 

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Literal
 
 from axe_nb.builtin.files import Change, edit_lock, put
-from axe_nb.builtin.paths import hold_place, kind, locate, may_read, open_file
+from axe_nb.builtin.paths import errors_for_model, kind, locate, may_read, open_file
 from axe_nb.engine.toolbox import REGISTRY
 from axe_nb.errors import ConfigError
+from axe_nb.paths import hold_real_folder
 from axe_nb.results import RunResult
 from axe_nb.secrets import redact
 from axe_nb.text import clean, cut_bytes, list_some, one_line, plural, printable
@@ -115,14 +116,10 @@ def _undo_file(
             raise ToolError("its kept content is damaged")
     done: Outcome = "removed" if old is None else "restored"
     is_shown = may_read(names)
-    if not os.path.lexists(names.real) and (old is None or is_dry):
-        return ("same", None) if old is None else (done, (None, old) if is_shown else None)
-    with edit_lock, hold_place(names.folder, first.path, create=old is not None) as spot:
-        if spot.path != first.path:
-            raise ToolError("a link has taken its place")
+    with edit_lock, errors_for_model(first.path):
         now = None  # for a very long file, its beginning
-        if kind(spot) is not None:
-            with os.fdopen(open_file(spot), "rb") as opened:
+        if kind(names) is not None:
+            with os.fdopen(open_file(names), "rb") as opened:
                 now = opened.read(MAX_RUN + 1)
         if now == old:
             return "same", None
@@ -130,9 +127,10 @@ def _undo_file(
         if is_changed and not is_forced:
             return "conflicts", None
         if old is None and not is_dry:
-            os.unlink(spot.name, dir_fd=spot.folder)
+            with hold_real_folder(names.real.parent) as folder:
+                os.unlink(names.real if folder is None else names.real.name, dir_fd=folder)
         elif old is not None and not is_dry:
-            put(spot, old, mode=first.mode)
+            put(names, old, mode=first.mode)
     return done, (now, old) if is_shown else None
 
 

@@ -16,7 +16,7 @@ import pytest
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.prompt import brief
 from axe_nb.builtin.files import put
-from axe_nb.builtin.paths import hold_place, open_file
+from axe_nb.builtin.paths import errors_for_model, locate, open_file
 from axe_nb.paths import BY_DESCRIPTOR, hold_real_folder
 from axe_nb.tools.tool import FileLog, ToolError
 from tests.calls import failure, run, tool
@@ -189,14 +189,10 @@ def test_a_folder_exchanged_for_a_link_is_never_followed(work: Path) -> None:
     outcomes = set()
     try:
         for i in range(400):
-            with (
-                suppress(ToolError),
-                hold_place(work, "swap/secret.txt") as spot,
-                os.fdopen(open_file(spot), "rb") as file,
-            ):
-                outcomes.add(file.read().decode())
-            with suppress(ToolError), hold_place(work, f"swap/new{i % 7}.txt") as spot:
-                put(spot, b"new")
+            with suppress(ToolError), errors_for_model("swap"):
+                with os.fdopen(open_file(locate(work, "swap/secret.txt")), "rb") as file:
+                    outcomes.add(file.read().decode())
+                put(locate(work, f"swap/new{i % 7}.txt"), b"new")
     finally:
         done.set()
         swapping.join()
@@ -207,9 +203,8 @@ def test_a_folder_exchanged_for_a_link_is_never_followed(work: Path) -> None:
 
 @posix
 def test_a_file_exchanged_between_look_and_use_is_noticed(work: Path) -> None:
-    """As the walk holds the folder open, a file that becomes a link inside it is refused."""
-    with hold_place(work, "inside.txt") as spot:
-        (work / "inside.txt").unlink()
-        (work / "inside.txt").symlink_to(work.parent / "outside" / "secret.txt")
-        with pytest.raises(ToolError, match="Not a regular file"):
-            open_file(spot)
+    names = locate(work, "inside.txt")
+    (work / "inside.txt").unlink()
+    (work / "inside.txt").symlink_to(work.parent / "outside" / "secret.txt")
+    with pytest.raises(ToolError, match="Not a regular file"):
+        open_file(names)
