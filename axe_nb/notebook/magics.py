@@ -25,7 +25,7 @@ from IPython.core.magic import (
     needs_local_scope,
     no_var_expand,
 )
-from traitlets import Bool, Enum, Float, Int, Unicode, observe
+from traitlets import Bool, Enum, Float, Unicode, observe
 
 
 def axe_magic(name: str) -> Callable[..., Any]:
@@ -86,10 +86,6 @@ class AxeMagics(Magics):
     timeout = Float(
         120.0, allow_none=True, help="Time limit of a run in seconds; 0 or None = no limit."
     ).tag(config=True)
-    retries = Int(
-        None, allow_none=True,
-        help="Retries of a request that fails temporarily; 0 = none; None = each agent's, or 2.",
-    ).tag(config=True)  # fmt: skip
     mode = Enum(
         ("", "plan", "ask", "auto"), "", help="Mode for all runs; empty = each agent's own."
     ).tag(config=True)
@@ -129,7 +125,7 @@ class AxeMagics(Magics):
 
         return run_grid(self.shell, line, cell, names, _print)
 
-    @observe("model", "model_all", "timeout", "retries", "mode", "agents_dir", "history")
+    @observe("model", "model_all", "timeout", "mode", "agents_dir", "history")
     def _set_default(self, change: Any) -> None:
         """Applies a changed setting to all later runs in the session, including `axe_nb.run`."""
         from axe_nb.session.session import session

@@ -12,7 +12,6 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, ProviderError, Request
-from axe_nb.session.session import session
 from tests.files import settings
 
 pytestmark = pytest.mark.req("D-72")
@@ -92,7 +91,5 @@ def test_the_settings_in_their_order(failing: Failing, monkeypatch: pytest.Monke
     assert count_attempts(failing, own) == 4
     monkeypatch.setenv("AXE_NB_RETRIES", "5")
     assert count_attempts(failing, none) == 1
-    monkeypatch.setitem(session.defaults, "retries", 4)
-    assert count_attempts(failing, own) == 5
     assert count_attempts(failing, own, retries=1) == 2
     assert count_attempts(failing, own, retries=0) == 1
