@@ -76,7 +76,7 @@ def run(
         stream: if False, replies are never streamed.
         expect: expectations for the run, as in `researcher >= 2, parallel; no write_file`.
         step: pause before each request and call: True asks the user, a function gets each `Step`.
-        break_at: pause only at these places: `tool:NAME`, `agent:NAME`, `depth:N`, `turn`.
+        break_at: pause only at these places: `tool:NAME`, `agent:NAME`, `depth:N`.
     """
     request = _make_request(agent, prompt, continue_from, options)
     refuse_inside_a_tool()

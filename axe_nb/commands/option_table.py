@@ -214,7 +214,7 @@ OPTIONS: tuple[Option, ...] = (
            group=ANSWER),
     Option("--step", "pause before each request and call: you continue, edit, skip or stop",
            group=STEPS),
-    Option("--break", "pause only at tool:NAME, agent:NAME, depth:N or turn, comma-separated",
+    Option("--break", "pause only at tool:NAME, agent:NAME or depth:N, comma-separated",
            "WHERE", keyword="break_at", read=names, group=STEPS),
     Option("--raises", "succeed only if the run ends with this status", "STATUS", IN_TEXT,
            choices=(*get_args(Status), "config", "provider"), group=ANSWER),

@@ -235,17 +235,17 @@ def make_given(request: Request, reply: Response, source: Source = "given") -> E
 StepFunction: TypeAlias = Callable[[Step], Decision | str | Awaitable[Decision | str | None] | None]
 """Function, passed as `step=`, that decides at each pause instead of the user; may be async."""
 
-BreakKind = Literal["tool", "agent", "depth", "turn"]
+BreakKind = Literal["tool", "agent", "depth"]
 
 
 @dataclass(frozen=True, slots=True)
 class Breakpoint:
     kind: BreakKind
-    value: str = ""
-    """Name of the tool or agent, or the depth; empty for `turn`."""
+    value: str
+    """Name of the tool or agent, or the depth."""
 
     def __str__(self) -> str:
-        return f"{self.kind}:{self.value}" if self.value else self.kind
+        return f"{self.kind}:{self.value}"
 
     def matches(self, step: Step) -> bool:
         match self.kind:
@@ -255,17 +255,15 @@ class Breakpoint:
                 return step.agent == self.value
             case "depth":
                 return step.run.count(".") == int(self.value)
-            case "turn":
-                return step.kind == "request"
 
     @classmethod
     def parse(cls, text: str) -> Breakpoint:
         word, _, value = (part.strip() for part in text.partition(":"))
-        form = {"turn": "", "depth": "[0-9]{1,3}"}.get(word, ".+")
+        form = "[0-9]{1,3}" if word == "depth" else ".+"
         for kind in get_args(BreakKind):
             if word == kind and re.fullmatch(form, value):
                 return cls(kind, str(int(value)) if kind == "depth" else value)
-        hint = "use tool:NAME, agent:NAME, depth:N or turn; separate several with commas"
+        hint = "use tool:NAME, agent:NAME or depth:N; separate several with commas"
         near = "" if word in get_args(BreakKind) else suggestion(word, get_args(BreakKind))
         raise ConfigError(f"--break: {quote(text)} is not a breakpoint", hint=near or hint)
 

@@ -122,11 +122,6 @@ def chain() -> Stage:
         ("tool:measure", ["0.1.1/1 call measure"]),
         ("agent:middle", ["0.1/1 request", "0.1/1 call call_agent", "0.1/2 request"]),
         ("depth:2", ["0.1.1/1 request", "0.1.1/1 call measure", "0.1.1/2 request"]),
-        (
-            "turn",
-            ["0/1 request", "0.1/1 request", "0.1.1/1 request", "0.1.1/2 request",
-             "0.1/2 request", "0/2 request"],
-        ),
         (["tool:measure", "depth:0"],
          ["0/1 request", "0/1 call call_agent", "0.1.1/1 call measure", "0/2 request"]),
     ],
@@ -250,7 +245,7 @@ def test_where_no_one_can_be_asked_it_is_an_error_before_anything_is_sent() -> N
     with pytest.raises(ConfigError, match="--step pauses the run: no one can be prompted here"):
         made.play(step=True)
     with pytest.raises(ConfigError, match="--break pauses the run"):
-        made.play(break_at="turn")
+        made.play(break_at="depth:0")
     assert sent == []
     assert made.events == []
 
@@ -507,10 +502,10 @@ def test_a_cassette_without_decisions_is_an_error_before_anything_is_sent(tmp_pa
 
 
 def test_a_decision_that_is_missing_is_a_miss_that_names_its_place(tmp_path: Path) -> None:
-    record(tmp_path / "c", Decider(), break_at="turn")
+    record(tmp_path / "c", Decider(), break_at="tool:measure")
     result = play(Cassette(tmp_path / "c", "replay"))
     assert isinstance(result.cause, CassetteMiss)
-    missing = "lacks the person's decision before call 1, measure (agent lead, at 0)"
+    missing = "lacks the person's decision before turn 1 (agent lead, at 0)"
     assert missing in str(result.error)
     assert "record it with" in result.cause.hint
 
