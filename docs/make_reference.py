@@ -124,7 +124,6 @@ VARIABLES: Mapping[str, str] = {
     "XDG_CONFIG_HOME": "Folder of `axe/config.toml` and `axe/agents/`; by default `~/.config`.",
     "XDG_STATE_HOME": "Folder of `axe/runs.sqlite` (the history), `axe/undo` (files that runs "
     "changed) and `axe/trusted_folders`; by default `~/.local/state`, on Windows `LOCALAPPDATA`.",
-    "AXE_NB_DISPLAY": "`live` or `static`: forces one display of runs in notebooks.",
     "AXE_NB_HISTORY": "`0`: no run is kept in the history; `1`: runs of tests are kept too.",
     "AXE_NB_SANDBOX": "`required`: nothing with commands runs without a "
     "[sandbox](safety.md#commands).",

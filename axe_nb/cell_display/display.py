@@ -46,7 +46,6 @@ def display_mode() -> Literal["live", "static", "off"]:
     if shell is None or wanted == "off":
         return "off"
     kernel = getattr(shell, "kernel", None)
-    wanted = wanted or os.environ.get("AXE_NB_DISPLAY", "")
     needed = map(importlib.util.find_spec, ("ipywidgets", "anywidget"))
     is_captured = isinstance(shell.display_pub, CapturingDisplayPublisher)
     if kernel is None or is_captured or wanted == "static" or not all(needed):

@@ -400,7 +400,6 @@ def make_environment(path: Path, mode: Mode) -> Mapping[str, str]:
         "AXE_CASSETTE": cassette.name if mode != "replay" or cassette.exists() else "",
         MODE: mode,
         "AXE_NB_TEST": "1",
-        "AXE_NB_DISPLAY": "static",
         "AXE_NB_HISTORY": "0",
     }
 

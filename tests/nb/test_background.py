@@ -25,7 +25,7 @@ AGENTS = {"lead": 'sub_agents = ["slow"]\n'}
 @pytest.fixture
 def watched(cells: Kernel) -> Kernel:
     """A kernel in front of a person who watches live."""
-    cells.run("%env AXE_NB_DISPLAY=live")
+    cells.run("%config AxeMagics.display = 'live'")
     return cells
 
 

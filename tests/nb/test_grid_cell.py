@@ -117,6 +117,6 @@ def test_a_grid_that_fills_is_fed_by_rows_and_ends_as_one_that_no_one_watched(
     assert rows["2"].count("✓") == 4, "the last news has all"
     assert "<img" not in json.dumps([first, *news])
     assert outputs[-1]["type"] == "comm_close"
-    cells.run("os.environ['AXE_NB_DISPLAY'] = 'static'")
+    cells.run("%config AxeMagics.display = 'static'")
     [headless] = cells.run(GRID, live=True)
     assert shown(outputs)[-1] == headless["data"]

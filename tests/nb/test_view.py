@@ -47,14 +47,14 @@ def test_where_a_person_watches_a_widget_is_fed_and_then_replaced(cells: Kernel)
     assert "did Task: part 2" in text(cells.run("print(r.children[2].text)"))
     headless = cells.run(RUN)
     assert (kinds(headless), shown(headless)) == (["display_data"], [last])
-    cells.run("os.environ['AXE_NB_DISPLAY'] = 'live'")
+    cells.run("%load_ext axe_nb\n%config AxeMagics.display = 'live'")
     assert "comm_open" in kinds(cells.run(RUN)), "headless, too"
 
 
 @pytest.mark.parametrize(
     "before",
     [
-        "os.environ['AXE_NB_DISPLAY'] = 'static'",
+        "\n%load_ext axe_nb\n%config AxeMagics.display = 'static'",
         "os.environ['PYTEST_VERSION'] = '9'",
         "sys.modules['anywidget'] = None",
         "sys.modules['ipywidgets'] = None",
