@@ -13,14 +13,12 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
-import itertools
 import json
 import logging
 import os
 import re
 import sys
 import threading
-import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import CancelledError
@@ -51,13 +49,11 @@ Run = Callable[[Any], Awaitable[Any]]
 CLOSING = 8.0  # maximum seconds to close a connection
 CONNECT, READ = 30.0, 300.0  # maximum seconds to connect, and between two parts of a response
 GRACE, PATIENCE = 1.0, 5.0  # maximum seconds to exit after the input ends, and after a kill
-BURST, PAUSE = 200, 0.02  # messages after which reading pauses, and seconds, against floods
 CHUNK = 65536
 
 MAX_LISTED, MAX_PAGES = 10_000, 1000  # tools, and pages of tools, to read from one server
 MAX_DESCRIPTION, MAX_SCHEMA, MAX_DEPTH = 4096, 65536, 64  # characters, and levels of a schema
 MAX_MESSAGE = 16 * 1024 * 1024  # bytes; a server that sends a longer message is stopped
-MAX_ASKED = 100  # requests by a server whose answers it has not read; then it is stopped
 
 ID = re.compile(rb'"id"\s*:\s*(\d{1,15})\b')
 ERROR = re.compile(rb"\s*[\w.]{0,99}(Error|Exception)\b.{0,99}: ")
@@ -401,8 +397,6 @@ class Program:
         self.from_session, self.to_server = anyio.create_memory_object_stream[Any](0)
         self._gone = (anyio.ClosedResourceError, anyio.BrokenResourceError)
         self._loop, self._lose = asyncio.get_running_loop(), lose
-        self._asked = 0
-        """Number of requests by the server whose answers have not been written."""
         (stdin, self._input), (messages, stdout), (errors, stderr) = os.pipe(), os.pipe(), os.pipe()
         self._writing = threading.Lock()
         """Lock held by a writing thread, which blocks if the server does not read."""
@@ -438,14 +432,12 @@ class Program:
         from mcp.shared.message import SessionMessage
 
         with open(number, "rb") as file:
-            for count in itertools.count(1):
+            while True:
                 line = file.readline(MAX_MESSAGE + 1)
                 if len(line) > MAX_MESSAGE:
                     self.fault = f"it sent a message larger than {MAX_MESSAGE >> 20} MB"
                 if not line or self.fault:
                     break
-                if count % BURST == 0:
-                    time.sleep(PAUSE)
                 message: Any
                 try:
                     message = mcp_types.jsonrpc_message_adapter.validate_json(line, by_name=False)
@@ -456,7 +448,9 @@ class Program:
                     code, told = mcp_types.PARSE_ERROR, "the answer could not be read"
                     error = mcp_types.ErrorData(code=code, message=told)
                     message = mcp_types.JSONRPCError(jsonrpc="2.0", id=int(found[1]), error=error)
-                if not _run_on(self._loop, self.deliver(SessionMessage(message))):
+                try:
+                    _run_on(self._loop, self.to_session.send(SessionMessage(message)))
+                except self._gone:
                     break
             if self.fault:
                 self.process.kill()
@@ -464,19 +458,6 @@ class Program:
             _run_on(self._loop, self._end())
             while file.read1(CHUNK):  # otherwise a server that still writes would not exit
                 pass
-
-    async def deliver(self, message: Any) -> bool:
-        """Passes a message to the session; returns False if no more messages may follow."""
-        is_request = hasattr(message.message, "method") and hasattr(message.message, "id")
-        self._asked += is_request
-        if self._asked > MAX_ASKED:
-            self.fault = f"it sent {MAX_ASKED} requests without reading an answer"
-            return False
-        try:
-            await self.to_session.send(message)
-        except self._gone:
-            return False
-        return True
 
     async def write(self) -> None:
         def send(data: bytes) -> None:
@@ -489,7 +470,6 @@ class Program:
             async for message in self.to_server:
                 line = message.message.model_dump_json(by_alias=True, exclude_unset=True)
                 await in_thread(send, line.encode() + b"\n")
-                self._asked -= not hasattr(message.message, "method")
         await self._end()
 
     def _close_input(self) -> bool:
