@@ -309,9 +309,11 @@ class RunResult:
 
     @property
     def place(self) -> str:
-        """The agent and the turn in which the run ended, for display."""
+        """Agent and turn in which the run ended, with an HTTP status that its error omits."""
         who = f"agent {self.agent}" if self.agent else f"model {self.model}"
-        return f"in {who}, turn {max(self.turns, 1)}"
+        status = getattr(self.cause, "status", None) or 0
+        is_new = status >= 300 and str(status) not in (self.error or "")
+        return f"in {who}, turn {max(self.turns, 1)}" + f" (HTTP status {status})" * is_new
 
     def to_dict(self, *, full: bool = False) -> dict[str, Any]:
         """Converts the result and its children to JSON types.

@@ -119,7 +119,7 @@ def test_a_server_that_does_not_answer_as_it_should_is_told(
         code, out, err = run("-m", f"{provider}/some-model")
     assert (code, out) == (expected, "")
     assert err[0].startswith(f"error: {cause}")
-    assert err[1] == "in agent a, turn 1"
+    assert err[1] == "in agent a, turn 1" + f" (HTTP status {status})" * case.isdecimal()
     assert len(err) <= 3
     if step:
         assert step in err[2]

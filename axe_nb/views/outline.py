@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from axe_nb.messages import Page
 from axe_nb.pictures.picture import Picture
-from axe_nb.results import RunResult, is_place
+from axe_nb.results import NEXT_STEPS, RunResult, is_place
 from axe_nb.secrets import redact
 from axe_nb.text import clean, list_some, one_line, plural
 from axe_nb.views.rows import (
@@ -28,6 +28,7 @@ from axe_nb.views.rows import (
     make_row,
     said_of,
     tell_arguments,
+    tell_error,
 )
 from axe_nb.views.transcript import (
     CallNode,
@@ -258,9 +259,9 @@ class Outline:
             after += self._collect_answers(node, call, answered)
             if node.turns and not self.is_long:
                 after.append(_list_pages("sources", node.turns[-1].sources))
-        error = self._make_block("error", result.error or "", node, "error")
+        error = self._make_block("error", tell_error(node), node, "error")
         if not node.depth:  # what a reader looks for first
-            hint = result.cause.hint if result.cause else ""
+            hint = result.cause.hint if result.cause else NEXT_STEPS.get(result.status, "")
             before += [error, self._make_block("next", redact(hint), node, "cause")]
         elif (error.more or "\n" in error.text) and (result.error or "") not in answered:
             after.append(error)

@@ -157,16 +157,22 @@ def first_line(text: str) -> str:
 
 def failure_of(node: Node) -> str:
     """Returns one line that says why a run failed, and how often requests were retried."""
-    result = node.result
-    told, last = result.error or "" if result else "", None
-    if result and result.exchanges and (last := result.exchanges[-1].error):
-        kind = f"{last.status or ''} {last.category.replace('_', ' ')}".strip()
-        told = told.replace(f"{last.category}: ", f"{kind}: ", told.startswith(last.category))
-    told = re.sub(r" \((\d+) attempts\)$", r", gave up after \1 attempts", told)
+    result, told = node.result, tell_error(node)
     retries = result.retries if result and "gave up" not in told else 0
     return join_facts(
         cut_line(told) or LOOKS[node.state].word, f"retried {retries}×" if retries else ""
     )
+
+
+def tell_error(node: Node) -> str:
+    """Returns a run's error, with the HTTP status of a failed request; or ""."""
+    result = node.result
+    told, last = result.error or "" if result else "", None
+    if result and result.exchanges and (last := result.exchanges[-1].error):
+        number = str(last.status or "")
+        kind = f"{number * (number not in told)} {last.category.replace('_', ' ')}".strip()
+        told = told.replace(f"{last.category}: ", f"{kind}: ", told.startswith(last.category))
+    return re.sub(r" \((\d+) attempts\)$", r", gave up after \1 attempts", told)
 
 
 def finding_of(node: Node) -> str:

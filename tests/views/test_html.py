@@ -136,16 +136,19 @@ def test_failures_are_open_and_successes_folded() -> None:
 
 
 def test_a_failed_run_is_open_and_says_why_and_what_to_do() -> None:
-    cause = ProviderError("auth", "invalid key", hint="set OPENAI_API_KEY")
-    bundle = twin(done(status="error", text="", error=str(cause), cause=cause))
+    cause = ProviderError("auth", "invalid key", hint="set OPENAI_API_KEY", status=401)
+    asked = (Exchange(turn=1, error=cause),)
+    bundle = twin(done(status="error", text="", error=str(cause), cause=cause, exchanges=asked))
     page = Page(bundle["text/html"])
     assert page.tags[:3] == ["div", "details", "summary"]
     assert "✗ lead script/x · error" in page.text
-    assert "error auth: invalid key" in page.text
+    assert "error 401 auth: invalid key" in page.text
     assert "next set OPENAI_API_KEY" in page.text
     assert bundle["text/plain"] == (
-        "✗ lead · script/x · error\n  error: auth: invalid key\n  next: set OPENAI_API_KEY"
+        "✗ lead · script/x · error\n  error: 401 auth: invalid key\n  next: set OPENAI_API_KEY"
     )
+    late = as_text(done(status="timeout", text="", error="timeout after 2s"))
+    assert late.endswith("error: timeout after 2s\n  next: give it more time with --timeout")
 
 
 @pytest.mark.req("D-31")
