@@ -26,6 +26,7 @@ from axe_nb.notebook.option_line import read_words
 from axe_nb.notebook.run_cell import find_place, find_result, find_tree, run_cell
 from axe_nb.pictures.picture import Illustrated
 from axe_nb.recording.cassette import Cassette
+from axe_nb.recording.modes import DEFAULT
 from axe_nb.results import NO_AGENT, RunResult
 from axe_nb.session.session import Spent, session
 from axe_nb.session.undo import undo
@@ -253,8 +254,8 @@ def _use_cassette(chosen: argparse.Namespace) -> str | Listing:
     if not chosen.status and (path is not None or mode is not None):
         return ""
     counts = (used.hits, used.misses, used.recorded, used.unused)
-    head = ("cassette", "mode", "replayed", "missed", "recorded", "not used")
-    row = (used.shown, used.mode or "default", *map(str, counts))
+    head = ("cassette", "mode", "replayed", "not found", "recorded", "not used")
+    row = (used.shown, used.mode or DEFAULT, *map(str, counts))
     return Listing(text=used.format_status(), head=head, rows=[row], right=len(counts))
 
 

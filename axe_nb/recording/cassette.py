@@ -28,11 +28,10 @@ from axe_nb.engine.person import Decision
 from axe_nb.errors import CassetteMiss, ConfigError
 from axe_nb.messages import Delta, DeltaKind
 from axe_nb.messages.exchanges import Exchange
-from axe_nb.recording.modes import Mode, check_mode
+from axe_nb.recording.modes import DEFAULT, Mode, check_mode
 from axe_nb.recording.same_request import Description, digest, is_same
 from axe_nb.results import Order, is_place, order_of
 from axe_nb.secrets import MASK, Filter, find_filter
-from axe_nb.text import plural
 from axe_nb.tools.tool import ToolOutput
 
 Kind = Literal["model", "cap", "person", "tool", "end"]
@@ -422,9 +421,8 @@ class Cassette:
         return sum(not record.is_used for _, record in self.list_records())
 
     def format_status(self) -> str:
-        counts = f"{self.hits} replayed, {self.misses} missed, {self.recorded} recorded"
-        unused = plural(self.unused, "record")
-        return f"{self.shown} ({self.mode or 'default mode'}): {counts}; {unused} not used"
+        counts = f"{self.hits} replayed, {self.misses} not found, {self.recorded} recorded"
+        return f"{self.shown} ({self.mode or DEFAULT}): {counts}; {self.unused} not used"
 
     def prune(self) -> int:
         """Removes the records that no run in this session has used; returns their number.

@@ -298,7 +298,7 @@ def test_records_that_nothing_uses_are_counted_and_removed() -> None:
     with axe_nb.cassette("one.axe", "replay") as cassette:
         axe_nb.run("one", "second")
         assert cassette.format_status() == (
-            "one.axe (replay): 1 replayed, 0 missed, 0 recorded; 1 record not used"
+            "one.axe (replay): 1 replayed, 0 not found, 0 recorded; 1 not used"
         )
         assert cassette.prune() == 1
     records = json.loads(Path("one.axe").read_text("utf-8").partition("\n")[2])
