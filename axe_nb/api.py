@@ -182,6 +182,7 @@ def history(
     *,
     status: str | None = None,
     since: str | date | None = None,
+    until: str | date | None = None,
     limit: int = 100,
 ) -> History:
     """Returns the latest runs in the history, newest first; `load` returns the result of a run.
@@ -190,10 +191,11 @@ def history(
     is invalid or the history cannot be read.
 
     Args:
-        words: words to find, ignoring case, in the agent, the model or the prompt's first line; the
-            id of a map or grid lists its runs.
+        words: words to find, ignoring case, in the agent, the model, the prompt's first line or the
+            project's name; the id of a map or grid lists its runs.
         status: status of the runs, such as `completed`, `error` or `running`.
         since: earliest date of the runs, such as `2026-11-26`, `today` or `yesterday`.
+        until: latest date of the runs.
         limit: maximum number of rows.
     """
     from axe_nb.views.history import list_history
@@ -206,7 +208,7 @@ def history(
         )
     if isinstance(limit, bool) or not isinstance(limit, int) or not 0 < limit < 2**63:
         raise ConfigError(f"limit takes a whole number from 1, not {shown_value(limit)}")
-    return list_history(words, status=status, since=since, limit=limit)
+    return list_history(words, status, since, until, limit=limit)
 
 
 def load(saved: int | str | os.PathLike[str]) -> Any:

@@ -53,6 +53,7 @@ def main(words: Sequence[str] | None = None) -> int:
 def _act(name: str, chosen: argparse.Namespace) -> int:
     from axe_nb.commands import actions, starter  # late, as runs do not need them
     from axe_nb.testing import check, lesson
+    from axe_nb.views.outline import as_text
 
     match name:
         case "version":
@@ -90,7 +91,10 @@ def _act(name: str, chosen: argparse.Namespace) -> int:
             _write("\n".join(map(str, found)))
             return 1 if any(finding.state == "wrong" for finding in found) else 0
         case _:
-            _write(str(actions.make_output(name, chosen)))
+            found = actions.make_output(name, chosen)
+            if isinstance(found, axe_nb.RunResult):
+                found = as_text(found, name=f"axe_nb.load({chosen.words[0]})")
+            _write(str(found))
     return 0
 
 

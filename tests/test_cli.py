@@ -313,7 +313,9 @@ def test_the_history_lists_runs_and_forgets_one(
     assert listed() == ["helper", "echo"]
     assert listed("for", "echo") == listed("echo", "--status", "completed") == ["echo"]
     assert listed("--since", "yesterday") == ["helper", "echo"]
-    assert listed("--since", "2100-01-01") == []
+    assert listed("--since", "2100-01-01") == listed("--until", "2000-01-01") == []
+    assert axe("history", "1").out.startswith("words for echo\n\n✓ echo · script/echo · completed")
+    assert listed("7") == []
     rows = list_history(limit=1)
     assert (len(rows), "older runs are left out" in repr(rows)) == (1, True)
     assert "left out" not in repr(list_history(limit=2))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from contextlib import suppress
 
 from axe_nb.agents.agent import Agent, check_agents_dir, creation_step, list_agents
 from axe_nb.agents.files import display_path, expand_home
@@ -18,24 +19,27 @@ from axe_nb.agents.user_config import (
 )
 from axe_nb.commands.doctor import Finding, examine
 from axe_nb.errors import ConfigError
+from axe_nb.results import RunResult
 from axe_nb.session.portal import run_and_wait
 from axe_nb.session.prompts import WIDTH
 from axe_nb.session.session import session
 from axe_nb.text import fold, printable, quote, reveal
 from axe_nb.views import agent_summary
 from axe_nb.views.appearance import LOOKS
-from axe_nb.views.history import History, delete_run, list_history
+from axe_nb.views.history import History, delete_run, list_history, load_run
 from axe_nb.views.table import Listing
 
 
-def make_output(command: str, chosen: argparse.Namespace) -> str | Listing | History:
+def make_output(command: str, chosen: argparse.Namespace) -> str | Listing | History | RunResult:
     """Returns the output of `list`, `show` or `history`. Raises ConfigError on failure."""
     if command == "history" and chosen.delete is not None:
         delete_run(chosen.delete)
         return f"run {chosen.delete} deleted from the history"
     if command == "history":
-        words = " ".join(chosen.words or ())
-        return list_history(words, status=chosen.ended, since=chosen.since, limit=20)
+        words, dates = " ".join(chosen.words or ()), (chosen.since, chosen.until)
+        with suppress(ConfigError, ValueError):  # words, or no run's id
+            return load_run(int(words[:18]))
+        return list_history(words, chosen.ended, *dates, limit=20)
     if command == "show":
         agent = session.find(chosen.agent, chosen.agents_dir)
         may = agent_summary.abilities(agent, lambda name: session.find(name, chosen.agents_dir))

@@ -330,11 +330,13 @@ COMMANDS: tuple[Command, ...] = (
     Command("history", "list the latest runs of all notebooks, newest first",
             {"line": "history", "command": "history"}, (
         Option("words",
-               "only runs with these words in agent, model or prompt; the id of a map or grid "
-               "lists its runs", "WORDS", repeated=True, required=False, offers="agents"),
+               "only runs with these words in agent, model, prompt or project; the id of a run "
+               "shows it, of a map or grid its runs", "WORDS", repeated=True, required=False,
+               offers="agents"),
         Option("--status", "only runs with this status", "STATUS", keyword="ended",
                choices=(*get_args(Status), "running")),
         Option("--since", "only runs since a date, today or yesterday", "DATE"),
+        Option("--until", "only runs until a date, that day included", "DATE"),
         Option("--delete", "delete a run, with its texts", "ID", read=whole),
     )),
     Command("undo",

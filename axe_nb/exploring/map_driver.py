@@ -318,6 +318,8 @@ class Batch:
         case = Task(asking=self.judge, index=task.index, judged=task)
         if task.result and task.result.ok:
             case.text = write_case(task.text, task.result.text)
+            if self.session.above is not None:
+                self.session.above.note = ", the judge's included"
             self.make_task(task.index, case)
         return case
 

@@ -23,8 +23,9 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, TypeAlias
 
 from axe_nb.agents.data_files import check_header, format_header
-from axe_nb.agents.files import reason
-from axe_nb.agents.user_config import format_path_or_name, is_test, state_dir
+from axe_nb.agents.files import display_path, reason
+from axe_nb.agents.trust import find_project
+from axe_nb.agents.user_config import PROJECT_AGENTS, format_path_or_name, is_test, state_dir
 from axe_nb.conversion.records import Parts, from_json, to_json
 from axe_nb.errors import ConfigError
 from axe_nb.events import Event, RunFinished, RunStarted, ToolFinished, TurnFinished
@@ -185,6 +186,7 @@ class MapRecorder:
         self._status = "completed"
         self._names: dict[str, dict[str, None]] = {"agent": {}, "model": {}}
         self._prompt = ""
+        self.note = ""  # follows the number of runs
         self.row: Row | None = None
         self.is_over = False
         self.lost = ""
@@ -195,7 +197,7 @@ class MapRecorder:
 
         if self.row is None:
             self._prompt = run.prompt
-            self.row = Row(started=self._began, kind=self._kind, cost=0.0)
+            self.row = Row(started=self._began, kind=self._kind, cost=0.0, folder=run.folder)
         row = self.row
         for name, known in self._names.items():
             if getattr(run, name) not in known:
@@ -213,7 +215,7 @@ class MapRecorder:
             row.cost = None if row.cost is None or run.cost is None else row.cost + run.cost
         row.seconds = time.time() - self._began
         failed = f", {self._failed:,} not completed" if self._failed else ""
-        row.prompt = f"{self._kind} of {self._ended:,}{failed}: {self._prompt}"
+        row.prompt = f"{self._kind} of {self._ended:,}{self.note}{failed}: {self._prompt}"
 
     def finish(self) -> None:
         """Tells the writer that the map or grid is over."""
@@ -243,7 +245,11 @@ class Recorder:
         self._tape = tape
         self._held: list[tuple[float, Event]] = []
         """Events held back as long as every reply is replayed from the tape."""
-        self._began = time.time()
+        self._began, self._folder = time.time(), ""
+        with contextlib.suppress(OSError):  # the current folder may be deleted
+            here = Path(os.path.realpath(os.curdir))
+            project = find_project(here / PROJECT_AGENTS / "*")
+            self._folder = display_path(project if here.is_relative_to(project) else here)
         # used by the writer's thread:
         self._history = tuple(history)
         self._started: set[str] = set()
@@ -292,7 +298,7 @@ class Recorder:
             prompt = clean.text(event.task).strip().partition("\n")[0]
             self.row = Row(
                 started=self._began, agent=clean.text(event.agent), model=clean.text(event.model),
-                prompt=one_line(prompt, 200),
+                prompt=one_line(prompt, 200), folder=clean.text(self._folder),
             )  # fmt: skip
             if self.above is not None:
                 self.above.take(self.row)

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from typing import TypeAlias
 
@@ -19,14 +20,14 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-VERSION = 4000
+VERSION = 5000
 """Version of the file format: major version × 1000 + minor version."""
 
 APPLICATION = 0x41584548
 
 COLUMNS = {
     "started": "REAL", "agent": "TEXT", "model": "TEXT", "prompt": "TEXT", "status": "TEXT",
-    "runs": "INTEGER", "turns": "INTEGER", "tokens": "INTEGER", "seconds": "REAL",
+    "runs": "INTEGER", "turns": "INTEGER", "tokens": "INTEGER", "seconds": "REAL", "folder": "TEXT",
     "bytes": "INTEGER", "cost": "REAL", "kind": "TEXT", "within": "INTEGER",
 }  # fmt: skip
 """Columns of the `runs` table and their SQL types; each column is a field of `Row`."""
@@ -80,6 +81,7 @@ class Row:
     """Cost of the tree in US dollars; None if unknown."""
     kind: str = ""
     """`map` or `grid`; empty for a single run."""
+    folder: str = ""
     within: int = 0
     """Id of the map or grid that contains the run; 0 if there is none."""
     above: Row | None = None
@@ -114,6 +116,7 @@ class Store:
             self._connection.execute("PRAGMA synchronous = normal")
             self._connection.execute("PRAGMA secure_delete = on")
             self._connection.create_function("fold", 1, str.casefold, deterministic=True)
+            self._connection.create_function("basename", 1, os.path.basename)
             self.has_tables = self._check_version()
             """False if the file was empty when it was opened."""
             if writes:
@@ -210,17 +213,19 @@ class Store:
         words: Iterable[str] = (),
         statuses: Iterable[str] = (),
         since: float = 0.0,
+        until: float = inf,
         within: int = 0,
     ) -> Iterator[Row]:
-        """Yields the rows whose agent, model and prompt together contain each word, newest first.
+        """Yields rows, newest first, whose agent, model, prompt and project contain all words.
 
         Case is ignored. A map or grid is a row if it or one of its runs matches; `within`, its id,
         yields its runs instead.
         """
-        tests = ["started >= ?"]
-        values: list[object] = [since]
+        tests = ["started >= ? AND started < ?"]
+        values: list[object] = [since, until]
         for word in words:
-            tests.append("instr(fold(agent || char(10) || model || char(10) || prompt), ?)")
+            fields = "agent, model, prompt, basename(folder)"
+            tests.append(f"instr(fold(printf('%s\n%s\n%s\n%s', {fields})), ?)")
             values.append(word.casefold())
         if statuses := tuple(statuses):
             tests.append(f"status IN ({', '.join('?' * len(statuses))})")

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, fields
 from datetime import date, datetime, timedelta
 from itertools import islice
+from math import inf
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from axe_nb.agents.prompt import TRUSTED
@@ -52,6 +54,8 @@ class HistoryRow:
     cost: float | None
     """Cost in US dollars; None if any price is unknown, or if a single run has not ended."""
     seconds: float
+    folder: str = ""
+    """Project folder in which the run was started, such as `~/work/harbour`."""
     kind: str = ""
     """`map` or `grid`; empty for a single run."""
 
@@ -61,7 +65,7 @@ class HistoryRow:
             str(self.id), f"{self.when:%Y-%m-%d %H:%M}", self.agent or NO_AGENT, self.model,
             one_line(self.prompt, 60), self.status, f"{self.runs:,}", f"{self.turns:,}",
             f"{self.tokens:,}", "" if self.cost is None else format_dollars(self.cost),
-            format_seconds(self.seconds),
+            format_seconds(self.seconds), Path(self.folder).name,
         )  # fmt: skip
 
 
@@ -74,7 +78,7 @@ MORE = "older runs are left out: axe_nb.history(limit=1000) lists more"
 SHOWN = NAMES[:-1]
 """Columns of the displayed table; the prompt of a map or grid begins with its `kind`."""
 
-IN_PAGE = ("id", "when", "status", "agent", "prompt", "cost", "tokens", "seconds")
+IN_PAGE = ("id", "when", "status", "agent", "prompt", "cost", "tokens", "seconds", "folder")
 """Columns of the table in a notebook: those that a narrow window has room for come first."""
 
 
@@ -105,6 +109,7 @@ class History(UserList[HistoryRow]):
         """
         rows, unused = [], {"cost": not any(row.cost for row in self), "when": not room}
         unused["agent"] = not room and len({row.agent for row in self}) == 1
+        unused["folder"] = len({row.folder for row in self}) == 1
         head = [name for name in IN_PAGE if not unused.get(name)]
         for row in self[:MOST_ROWS]:
             cells = dict(zip(SHOWN, map(format_cell, row.cells), strict=True))
@@ -132,19 +137,21 @@ class History(UserList[HistoryRow]):
 
 def list_history(
     words: str = "",
-    *,
     status: str | None = None,
     since: str | date | None = None,
+    until: str | date | None = None,
+    *,
     limit: int = 100,
     within: int = 0,
 ) -> History:
     """Lists the latest runs as `axe_nb.history` does, or the runs of the map or grid `within`."""
-    began = parse_since(since).timestamp() if since is not None else 0.0
+    began = 0.0 if since is None else parse_date(since)
+    ended = inf if until is None else parse_date(until, "until")
     # a run whose process died is still `running` in the file, but listed as `cancelled`
     statuses = ("running", "cancelled") if status in ("running", "cancelled") else (status,)
 
     def make_rows(store: Store) -> Iterator[HistoryRow]:
-        for row in store.list_rows(words.split(), filter(None, statuses), began, within):
+        for row in store.list_rows(words.split(), filter(None, statuses), began, ended, within):
             is_dead = row.status == "running" and not store.is_running(row.id)
             state = "cancelled" if is_dead else row.status
             same = {name: getattr(row, name) for name in NAMES if name not in ("when", "status")}
@@ -166,19 +173,20 @@ def list_history(
     return history
 
 
-def parse_since(since: str | date) -> datetime:
-    """Converts a date, an ISO date or time, `today` or `yesterday` to a datetime in local time.
+def parse_date(given: str | date, name: str = "since") -> float:
+    """Converts a date, an ISO date or time, `today` or `yesterday` to seconds since the epoch.
 
-    Raises ConfigError if the value is invalid.
+    A day is its beginning, or its end if `name` is `until`. Raises ConfigError for other values.
     """
     today = datetime.now().replace(hour=0, minute=0, second=0, microsecond=0)
     days = {"today": today, "yesterday": today - timedelta(days=1)}
     try:
-        text = since if isinstance(since, str) else since.isoformat()
-        return (days.get(text) or datetime.fromisoformat(text)).astimezone()
+        text = given if isinstance(given, str) else given.isoformat()
+        days_more = timedelta(days=name == "until" and len(text) <= len("2026-11-26"))
+        return ((days.get(text) or datetime.fromisoformat(text)) + days_more).timestamp()
     except (AttributeError, ValueError, OverflowError, OSError):
         raise ConfigError(
-            f"since takes a date, not {shown_value(since)}",
+            f"{name} takes a date, not {shown_value(given)}",
             hint="for example 2026-11-26, today or yesterday",
         ) from None
 

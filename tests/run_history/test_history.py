@@ -105,6 +105,30 @@ def test_a_run_is_found_by_words_status_date_and_number(kept: Path) -> None:
     assert prompts(since=date.today() - timedelta(days=30)) == prompts()
     assert prompts(since=f"{date.today() - timedelta(days=30)}T12:00") == prompts()
     assert prompts("two", since=datetime.now() + timedelta(hours=1)) == []
+    assert prompts(until="today") == prompts()
+    long_ago = date.today() - timedelta(days=10)
+    assert prompts(until="yesterday") == prompts(until=long_ago) == ["Über Rom, 50%"]
+    assert prompts(until=f"{long_ago}T00:00") == prompts(until=long_ago - timedelta(days=1)) == []
+
+
+@pytest.mark.parametrize("has_git", [False, True])
+def test_a_run_has_its_project_whose_name_finds_it(
+    kept: Path, project: Path, monkeypatch: pytest.MonkeyPatch, has_git: bool
+) -> None:
+    below = Path("harbour/notes")
+    below.mkdir(parents=True)
+    if has_git:
+        Path("harbour/.git").mkdir()
+        Path("harbour/.git/HEAD").write_text("ref: refs/heads/main\n")
+    run_echo("here")
+    monkeypatch.chdir(below)
+    list(axe_nb.map("echo", ["there"], display=False))
+    name = "harbour" if has_git else "notes"
+    assert prompts(name) == ["map of 1: there"]
+    rows = axe_nb.history()
+    assert [Path(row.folder).name for row in rows] == [name, project.name]
+    assert ">folder</th>" in rows._repr_html_()
+    assert repr(rows).splitlines()[1].endswith(f" {name}")
 
 
 def test_a_map_or_grid_is_one_row_that_opens(kept: Path) -> None:
@@ -179,6 +203,7 @@ def test_a_map_goes_with_the_last_of_its_runs(kept: Path) -> None:
         ((), {"status": "failed"}, "status takes one of completed, max_turns, .*, not 'failed'"),
         ((), {"since": "gestern"}, "since takes a date, not 'gestern'"),
         ((), {"since": 5}, "since takes a date, not 5"),
+        ((), {"until": "now"}, "until takes a date, not 'now'"),
         ((), {"limit": "x"}, "limit takes a whole number from 1, not 'x'"),
         ((), {"limit": 0}, "limit takes a whole number from 1, not 0"),
         ((), {"limit": 10**30}, "limit takes a whole number from 1, not 1000"),
@@ -241,7 +266,7 @@ def test_the_list_as_text_html_and_data_frame(kept: Path) -> None:
     run_echo("<script>alert(1)</script>")
     rows = axe_nb.history()
     head, line = repr(rows).splitlines()
-    names = "id when agent model prompt status runs turns tokens cost seconds"
+    names = "id when agent model prompt status runs turns tokens cost seconds folder"
     assert head.split() == names.split()
     assert line.startswith("1   20")
     html = rows._repr_html_()
@@ -530,7 +555,7 @@ def change_version(path: Path, version: str) -> None:
         (lambda path: path.write_bytes(b"SQLite format 3\0" + bytes(5000)), "malformed|not a data"),
         (lambda path: change_file(path, "CREATE TABLE runs (id)"), "another program's database"),
         (lambda path: change_version(path, "1.1"), "its version is 1.1, expected .*delete it"),
-        (lambda path: change_version(path, "5.0"), "its version is 5.0, expected .*update axe-nb"),
+        (lambda path: change_version(path, "6.0"), "its version is 6.0, expected .*update axe-nb"),
     ],
     ids=["random", "zeros", "another program's", "an older version", "a later version"],
 )
@@ -588,7 +613,7 @@ def test_a_later_minor_version_is_used(kept: Path) -> None:
     run_echo("First")
     axe_nb.history()
     later = pack(read_text(kept, 1).replace("history 5.0\n{", 'history 5.7\n{"mood":"good",'))
-    change_file(kept, f"UPDATE parts SET content = {later}; PRAGMA user_version = 4099")
+    change_file(kept, f"UPDATE parts SET content = {later}; PRAGMA user_version = 5099")
     change_file(kept, "ALTER TABLE runs ADD COLUMN mood REAL")
     find_writer(kept).flush()
     assert problems(run_echo("Second")) == []
