@@ -161,6 +161,9 @@ def test_a_map_or_grid_is_one_row_that_opens(kept: Path) -> None:
     delete_run(batch.id)
     assert prompts() == ["after", grid.prompt, "before"]
     assert prompts("oslo") == []
+    judge = agent("judge", '{"score": 1, "reason": "ok"}')
+    axe_nb.grid("echo", "Say {{ input }}", inputs=["b"], judge=judge, display=False)
+    assert prompts()[0] == "grid of 2, the judge's included: Say b"
 
 
 def test_a_map_whose_process_dies_is_cancelled(kept: Path) -> None:
