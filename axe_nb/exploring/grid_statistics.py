@@ -92,7 +92,8 @@ def compare_columns(names: Sequence[str], columns: Sequence[Sequence[float]], sa
         return f"{leaders} {verb} better than {others or list_some(beaten, MAX_NAMED)}{rest}{sure}"
     if pairs == 1:
         return f"not sure that {leaders} is better than {unsure[0]}: {counts}{few}"
-    return f"not sure which is best: {leaders} did best, but that may be chance{few}"
+    done = "did best" if len(equals) == 1 else "did equally well, and better than the rest"
+    return f"not sure which is best: {leaders} {done}, but that may be chance{few}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -133,6 +133,10 @@ def adapt(env: Env, overrides: Overrides) -> Env:
 def make_job(request: RunRequest, env: Env) -> tuple[Agent, Job]:
     overrides, earlier = request.overrides, request.continue_from
     agent = apply_overrides(find_agent(request, env), overrides)
+    chosen = overrides.model or overrides.model_all
+    if earlier and earlier.agent == agent.name and not chosen and earlier.model != agent.model:
+        changed = f"continued with {agent.model} instead of {earlier.model}"
+        agent = replace(agent, warnings=(*agent.warnings, f"{changed}: to keep that, use -m"))
     job = Job(
         agent, request.prompt, request.prompt, Limits(seconds=overrides.timeout),
         mode=overrides.mode, history=earlier.messages if earlier else (),

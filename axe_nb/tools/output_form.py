@@ -187,10 +187,10 @@ def find_output(given: Any) -> Output:
     if not isinstance(given, str):
         return make_output(given, "output")
     path = Path(os.path.realpath(expand_home(given)))
-    if given.isidentifier() and not path.exists():
+    if not path.exists():
         raise ConfigError(
-            f"JSON Schema file not found: {quote(given)}",
-            hint="in a notebook, --output also takes the name of a type or dict; in Python, pass "
-            "it as output=",
+            f"JSON Schema file not found: {quote(one_line(given, 100))}",
+            hint="in a notebook, --output also takes the name of a variable with a type or dict, "
+            "such as towns for towns = list[Town]; in Python, pass it as output=",
         )
     return make_output(read_schema_file(path, given), quote(given))

@@ -369,4 +369,5 @@ def _describe_same(parts: Sequence[Part]) -> str:
         what = f"{plural(len(turns), 'turn')} ({_show(turns[0][0])} to {_show(turns[-1][0])})"
     else:
         what = plural(len(pairs), "run")
-    return f"{SAME} {what}: the same"
+    # the task of a run may differ: its change is shown at the call
+    return f"{SAME} {what}: the same{'' if turns else ' answer' + 's' * (len(pairs) > 1)}"

@@ -9,6 +9,7 @@ import pickle
 import threading
 import weakref
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -53,6 +54,19 @@ def test_a_changed_message_in_continue_from_is_what_is_sent(
         second = asyncio.run(stage(one).ask("more", continue_from=again))
     assert [m.content for m in heard[-1].messages] == ["CHANGED", "turn 1", "more"]
     assert [m.content for m in second.messages] == ["CHANGED", "turn 1", "more", "turn 2"]
+
+
+def test_a_conversation_that_goes_on_with_another_model_says_so(project: Path) -> None:
+    axe_nb.script("echo")(lambda request: request.last)
+    axe_nb.script("other")(lambda request: request.last)
+    one = Agent("one", "script/echo")
+    first = axe_nb.run(one, "hi", model="script/other")
+    again = axe_nb.run(one, "and?", continue_from=first)
+    assert again.warnings == (
+        "continued with script/echo instead of script/other: to keep that, use -m",
+    )
+    assert axe_nb.run(one, "and?", model="script/echo", continue_from=first).warnings == ()
+    assert axe_nb.run(one, "and?", continue_from=again).warnings == ()
 
 
 def test_a_failed_result_keeps_no_engine_alive() -> None:

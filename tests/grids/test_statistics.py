@@ -106,6 +106,10 @@ SAID: dict[str, tuple[dict[str, Sequence[float | None]], str]] = {
         {"low": [0, 1, 1], "mid": [1, 1, 0], "best": [1] * 3},
         "not sure which is best: best did best, but that may be chance; "
         "too few inputs, at least 7 are needed"),
+    "several are not surely best": (
+        {"low": [0, 1, 1], "one": [1] * 3, "other": [1] * 3},
+        "not sure which is best: one, other did equally well, and better than the rest, "
+        "but that may be chance; too few inputs, at least 7 are needed"),
     "several did best": (
         {"low": [0] * 12, "one": [1] * 12, "other": [1] * 12},
         f"one, other are better than low {OF_THREE}"),

@@ -33,7 +33,7 @@ def test_a_cell_names_a_type_a_dict_or_a_file(cells: Kernel, project: Path) -> N
     cells.run("%%axe guide -q --output SCHEMA -o r\nhi")
     assert text(cells.run("print(r.data['people'])")) == "3\n"
     [error] = cells.run("%%axe guide --output list[print(1)]\nhi")
-    assert "cannot be used: No such file" in error["evalue"], "nothing is evaluated"
+    assert "JSON Schema file not found" in error["evalue"], "nothing is evaluated"
     (project / "town.json").write_text(json.dumps({"type": "object"}))
     cells.run("%axe run guide -q --output town.json -p hi -o r")
     assert text(cells.run("print(sorted(r.data))")) == "['name', 'people']\n"
