@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-import time
 from collections.abc import Awaitable, Callable
 from copy import copy
 from dataclasses import replace
@@ -27,8 +26,6 @@ from axe_nb.providers.protocol import OnDelta
 from axe_nb.results import turn_of
 from axe_nb.text import format_seconds
 
-EVERY = 0.03  # minimum seconds between two text events of the same kind
-
 Send: TypeAlias = Callable[[Request], Awaitable[Response]]
 """Function that returns the response to a request; handlers of this type form a chain.
 
@@ -39,14 +36,12 @@ missing, and ConfigError if the provider is not set up.
 
 
 class Partial:
-    """Collects a streamed response, and emits pieces that arrive close together as one event."""
+    """Collects a streamed response, and emits an event for each piece."""
 
     def __init__(self, emit: Emit, run: str, turn: int, attempt: int) -> None:
         self.deltas: list[Delta] = []
         """All pieces received so far; empty once the response is complete."""
         self._emit, self._place = emit, (run, turn, attempt)
-        self._passed_on, self._next_at = 0, 0.0
-        self._timer: asyncio.TimerHandle | None = None
 
     @property
     def text(self) -> str:
@@ -54,24 +49,8 @@ class Partial:
 
     def add(self, delta: Delta) -> None:
         """Adds a piece of the response; never blocks or raises an error."""
-        if len(self.deltas) > self._passed_on:
-            last = self.deltas[-1]
-            if (last.kind, last.call) != (delta.kind, delta.call):
-                self.flush()
         self.deltas.append(delta)
-        if time.monotonic() >= self._next_at:
-            self.flush()
-        elif self._timer is None:  # the next piece may take long
-            self._timer = asyncio.get_running_loop().call_later(EVERY, self.flush)
-
-    def flush(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if waiting := self.deltas[self._passed_on :]:
-            self._passed_on, self._next_at = len(self.deltas), time.monotonic() + EVERY
-            first, text = waiting[0], "".join(delta.text for delta in waiting)
-            self._emit(TextDelta(*self._place, text, first.kind, first.call, first.name))
+        self._emit(TextDelta(*self._place, delta.text, delta.kind, delta.call, delta.name))
 
 
 class Attempts:
@@ -165,7 +144,6 @@ class Attempts:
                     cost = await scope.env.prices.find_cost(scope.agent.model, response.usage)
                     response = replace(response, usage=response.usage.at_cost(cost))
             finally:
-                self.partial.flush()
                 if task.cancelling() > cancelled_before:  # even if the provider swallowed it
                     response = None
                     raise asyncio.CancelledError

@@ -100,7 +100,6 @@ async def _answer(
     if on_delta := attempts.begin(request):
         for delta in recorded.deltas:
             on_delta(delta)
-        attempts.partial.flush()
     if response is not None:
         response = replace(response, usage=response.usage.at_cost(recorded.cost))
     played = Exchange.of(

@@ -75,7 +75,7 @@ def test_children_stream_as_their_root_unless_their_own_file_forbids_it(
     assert seen[-1].result.warnings == ()
 
 
-def test_many_pieces_become_few_and_no_character_is_lost() -> None:
+def test_of_many_pieces_no_character_is_lost() -> None:
     def writes(_: Request) -> Iterator[Any]:
         yield from (Delta(f"{n} ", "reasoning") for n in range(10_000))
         yield from (f"{n} " for n in range(20_000))
@@ -87,4 +87,3 @@ def test_many_pieces_become_few_and_no_character_is_lost() -> None:
     assert [kind for kind, _ in groupby(delta.kind for delta in deltas)] == ["reasoning", "text"]
     assert "".join(delta.text for delta in deltas if delta.kind == "text") == result.text
     assert result.text == "".join(f"{n} " for n in range(20_000))
-    assert len(deltas) < 2000
