@@ -106,20 +106,14 @@ class Parts:
 
 
 class Writer(NamedTuple):
-    """Context of a conversion: filter for secrets, parts of the file, cache of filtered texts."""
+    """Context of a conversion: the filter for secrets and the parts of the file."""
 
     clean: Filter | None
     parts: Parts
-    cleaned: dict[str, str]
-    """Text → text without secrets, cached because a result contains most texts three times."""
 
     def text(self, value: Any) -> str:
         text = value if type(value) is str else str(jsonable(value))
-        if self.clean is None:
-            return text
-        if text not in self.cleaned:
-            self.cleaned[text] = self.clean.text(text)
-        return self.cleaned[text]
+        return self.clean.text(text) if self.clean else text
 
     def any(self, value: Any) -> Any:
         return self.clean.json(jsonable(value)) if self.clean else jsonable(value)
@@ -147,7 +141,7 @@ def to_json(value: Any, clean: Filter | None = None, parts: Parts | None = None)
     """
     parts = Parts() if parts is None else parts
     try:
-        data: dict[str, Any] = _write(type(value), value, Writer(clean, parts, {}))
+        data: dict[str, Any] = _write(type(value), value, Writer(clean, parts))
     except RecursionError:
         raise ConfigError(f"{type(value).__name__} is nested too deeply to save") from None
     new = parts.take()
