@@ -419,7 +419,7 @@ ABOUT: Mapping[str, str] = {
     "command. Without a key, begin with demo or start.",
     "axe-nb run": "The answer goes to stdout, everything else to stderr. Exit code: 0 completed, "
     "1 the agent failed or reached a limit, 2 invalid configuration (nothing was sent), 3 the "
-    "model's server failed or the time limit was reached, 130 interrupted.",
+    "model's server failed, its key is missing or the time limit was reached, 130 interrupted.",
     "axe-nb agents": "List, show, create and edit agents.",
     "axe-nb config": "Show where the settings are, and create the file.",
     "axe-nb check": "A cell differs if it fails, if its output is not the saved one, or if its "
