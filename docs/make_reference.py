@@ -60,7 +60,8 @@ ENDS: tuple[tuple[str, int, str], ...] = (
     ("error", 3, "The server could not be used: no valid key, too many requests, no answer."),
     ("timeout", 3, "The time limit was reached; finished work is kept."),
     ("cancelled", 130, "It was interrupted; finished work is kept."),
-    (NOT_BEGUN, 2, "Nothing was sent: an agent is unknown, or a file or an option has a mistake. (A missing key has 3.)"),
+    (NOT_BEGUN, 2, "Nothing was sent: an agent is unknown, or a file or an option has a mistake. "
+        "A missing key has exit code 3."),
 )  # fmt: skip
 """Status, exit code and meaning."""
 
