@@ -29,7 +29,7 @@ from axe_nb.text import list_some, nearest, one_line, plural, printable, quote, 
 Kind = Literal["number", "text", "list", "data"]
 
 NUMERIC = ("==", "!=", "<", "<=", ">", ">=")
-TEXTUAL = ("==", "!=", "~", "!~", "contains")
+TEXTUAL = ("==", "!=", "~", "contains")
 OPERATORS: Mapping[Kind, tuple[str, ...]] = {
     "number": NUMERIC, "text": TEXTUAL, "list": (*NUMERIC, *TEXTUAL[2:]),
     "data": (*NUMERIC, *TEXTUAL[2:]),
@@ -55,8 +55,6 @@ def _list_failed(run: RunResult, *, denied: bool) -> list[str]:
 
 MEASURES: Mapping[str, Measure] = {
     "turns": Measure("number", attrgetter("turns")),
-    "tool_calls": Measure("number", attrgetter("tool_calls")),
-    "runs": Measure("number", lambda run: 1),
     "depth": Measure("number", lambda run: count_levels(run), of_tree=False),
     "tokens": Measure("number", attrgetter("usage.total")),
     "cost": Measure("number", attrgetter("cost")),
@@ -120,7 +118,7 @@ class Clause:
     """Comparison operator. If empty, the clause is met if the part of `data` exists, or if the
     measure or the number of runs or calls is truthy."""
     value: Any
-    """Value to compare with; a compiled pattern for `~` and `!~`."""
+    """Value to compare with; a compiled pattern for `~`."""
     is_parallel: bool
 
 
@@ -174,7 +172,7 @@ def _read_value(sign: str, written: str, kind: Kind) -> Any:
         return None
     if sign not in OPERATORS[kind]:
         raise ConfigError(f"expected one of {' '.join(OPERATORS[kind])}")
-    if sign in ("~", "!~"):
+    if sign == "~":
         if not re.fullmatch(_PATTERN, written, re.DOTALL):
             raise ConfigError("expected a pattern, as in /42/")
         try:
@@ -425,8 +423,8 @@ def _holds(found: Any, sign: str, value: Any) -> bool:
     """True if a comparison holds or, if there is no operator, `found` is truthy."""
     if sign == "":
         return bool(found)
-    if sign in ("!=", "!~"):
-        return not _holds(found, {"!=": "==", "!~": "~"}[sign], value)
+    if sign == "!=":
+        return not _holds(found, "==", value)
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if isinstance(found, Sequence) and not isinstance(found, str):
         if is_number and sign != "contains":

@@ -78,8 +78,6 @@ FORMS: Mapping[str, str] = {
 
 MEANINGS: Mapping[str, tuple[str, str]] = {
     "turns": ("turns <= 6", "answered requests"),
-    "tool_calls": ("tool_calls < 20", "calls of tools"),
-    "runs": ("runs == 4", "runs, the root included"),
     "depth": ("depth <= 2", "levels of sub-agents; 0 = none"),
     "tokens": ("tokens < 5000", "input and output tokens"),
     "cost": ("cost < 0.02", "cost in US dollars; an error if a price is unknown"),
@@ -90,7 +88,7 @@ MEANINGS: Mapping[str, tuple[str, str]] = {
     "failed": ("failed <= 1", "list of calls that failed for another reason, by tool"),
     "text": (
         'text ~ /\\b42\\b/; text == "42"',
-        "the answer; with `==`, `!=`, `contains`, and `~` or `!~` for a regular expression",
+        "the answer; with `==`, `!=`, `contains`, and `~` for a regular expression",
     ),
     "status": ("status == completed", "the status"),
     "data": (

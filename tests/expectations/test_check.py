@@ -65,18 +65,15 @@ researcher
 researcher == 2
 researcher != 3
 researcher < 3
-runs == 5
 researcher >= 2, parallel
 no run_command
 file_ops == 2
 depth == 2
 turns == 9
-tool_calls == 5
 tokens == 1_490
 no denied
 no failed
 text ~ /\\b42\\b; see/
-text !~ /43/
 text contains 42
 text != 42
 status == completed
@@ -112,7 +109,7 @@ def test_expectations_that_are_met_return_the_result(project: Any) -> None:
 def test_a_failure_names_what_was_found_and_the_branch(expectation: str, project: Any) -> None:
     found, branch, pointer = BAD[expectation]
     with pytest.raises(ExpectationError) as failure:
-        axe_nb.expect(survey(), f"lead; {expectation}; runs == 5")
+        axe_nb.expect(survey(), f"lead; {expectation}; turns == 9")
     told = f"expectation not met: {expectation} (found {found})"
     assert failure.value.lines() == [told, branch, f"look at the result{pointer}"]
     assert eval(f"result{pointer}", {"result": survey()})
@@ -222,7 +219,7 @@ def test_calls_of_an_agent_without_tools_are_not_counted(project: Any) -> None:
 
 def test_several_failures_are_one_error_of_three_lines() -> None:
     with pytest.raises(ExpectationError) as failure:
-        axe_nb.expect(survey(), "no writer; turns < 2; runs == 5; depth == 0; tokens < 10")
+        axe_nb.expect(survey(), "no writer; turns < 2; no denied; depth == 0; tokens < 10")
     assert failure.value.lines() == [
         "4 of 5 expectations not met: no writer (found 1 run), turns < 2 (found 9 in the whole "
         "tree), depth == 0 (found 2) and 1 more",
@@ -235,7 +232,7 @@ def test_what_a_model_wrote_cannot_break_the_lines_of_an_error() -> None:
     evil = "a\nb\x1b[31m\u202e"
     result = done(text=evil, agent=evil, children=(child(evil, "c1", id=evil),))
     with pytest.raises(ExpectationError) as failure:
-        axe_nb.expect(result, "text == 1; depth == 0;\n runs == 0")
+        axe_nb.expect(result, "text == 1; depth == 0;\n status == error")
     assert len(failure.value.lines()) == 3
     for line in failure.value.lines():
         assert line.isprintable()
@@ -265,7 +262,7 @@ def test_without_times_the_calls_of_a_reply_are_parallel() -> None:
 
 @pytest.mark.timeout(20)
 def test_a_pattern_that_takes_too_long_is_an_error_and_not_a_hang() -> None:
-    told = refusal("text !~ /(a|aa)+$b/", done(text="a" * 5000))
+    told = refusal("text ~ /(a|aa)+$b/", done(text="a" * 5000))
     assert told.startswith("the pattern /(a|aa)+$b/ takes longer than 1 s | use a simpler pattern")
 
 

@@ -47,14 +47,14 @@ def test_a_run_in_a_tool_is_checked_too() -> None:
     @axe_nb.tool
     def look() -> str:
         """Runs the child."""
-        return axe_nb.run("child", "x", expect="child == 1; runs == 2").text
+        return axe_nb.run("child", "x", expect="child == 1; depth == 1").text
 
     def model(request: Request) -> object:
         return axe_nb.call("look") if request.turn == 1 else request.last
 
     told = axe_nb.run(agent("boss", model, tools=("look",), mode="auto"), "go").text
     told = told.removeprefix("Error: ExpectationError: ")
-    assert told == "expectation not met: runs == 2 (found 1); look at the result"
+    assert told == "expectation not met: depth == 1 (found 0); look at the result"
 
 
 @pytest.mark.parametrize(

@@ -137,15 +137,15 @@ def test_a_cell_fails_with_three_lines_where_an_expectation_is_not_met(cells: Ke
     cells.run("handle = %axe run lead 'a b' --bg")
     cells.run("%%axe helper -q\n{{ 1 }}")
     for line in (
-        "r: helper >= 2, parallel; no write_file", r"r:text ~ /\d;|done/; runs",
-        "handle : helper == 2; agent:lead", "helper == 1; runs", "agent:helper; tool:grep == 0",
+        "r: helper >= 2, parallel; no write_file", r"r:text ~ /\d;|done/; turns",
+        "handle : helper == 2; agent:lead", "helper == 1; turns", "agent:helper; tool:grep == 0",
     ):  # fmt: skip
         assert text(cells.run(f"%axe expect {line}")) == "✓ 2 expectations met\n"
     assert error_lines(cells.run("%axe expect r: no call_agent")) == [
         "ExpectationError: expectation not met: no call_agent (found 2 calls)",
         "in agent lead, turn 1, call of call_agent", "look at r.log[0].calls[0]",
     ]  # fmt: skip
-    assert error_lines(cells.run("%axe expect runs == 2"))[-1] == "look at axe_nb.last()"
+    assert error_lines(cells.run("%axe expect turns == 99"))[-1] == "look at axe_nb.last()"
 
 
 def test_a_run_is_played_from_a_variable_and_from_an_exported_page(cells: Kernel) -> None:
