@@ -1,7 +1,7 @@
 """Implements `a.diff(b)`: shows the differences between two run trees as HTML and text.
 
-Secrets are removed before texts are compared word by word and cut. By default, no run times are
-shown, so that notebooks can be reproduced. The HTML has no scripts or style elements: even without
+Secrets are removed before texts are compared word by word and cut. No run times are shown, so that
+notebooks can be reproduced. The HTML has no scripts or style elements: even without
 styles, `del` and `ins` show what changed. Plain text marks changes as `[-gone-]{+new+}`, like
 `git diff --word-diff`. Source: D-60.
 """
@@ -23,7 +23,6 @@ from axe_nb.text import (
     clean,
     count_common,
     format_dollars,
-    format_seconds,
     one_line,
     plural,
 )
@@ -68,7 +67,7 @@ def _format_figure(name: str, number: float | None) -> str:
         return "unknown"
     if name == "cost":
         return format_dollars(number)
-    return f"{format_seconds(number)} s" if name == SECONDS else f"{number:,.0f}"
+    return f"{number:,.0f}"
 
 
 def _measure(run: RunResult) -> dict[str, float | None]:
@@ -106,12 +105,8 @@ class RunDiff:
         """Place of the first turn that differs, such as `0.2/3`; None if the runs are equal."""
         return next((change.place or change.other for change in self.changes), None)
 
-    def format(self, *, times: bool = False) -> str:
-        """Formats the differences as text without secrets. If `times` is true, adds run times."""
-        return "\n".join(self._draw(times).lines)
-
     def __str__(self) -> str:
-        return self.format()
+        return "\n".join(self._draw().lines)
 
     def __repr__(self) -> str:
         return f"RunDiff({self._summary})"
@@ -130,7 +125,7 @@ class RunDiff:
         first = _show(self.first or "")
         return f"{plural(len(self.changes), 'change')}, first at {first}, {path}"
 
-    def _draw(self, times: bool = False) -> _Drawn:
+    def _draw(self) -> _Drawn:
         drawing = _Drawing(self)
         who = _describe(self.pair)
         parts = [*drawing.draw_parts(self.pair)] if self.changes else []
@@ -139,7 +134,7 @@ class RunDiff:
         sign, colour = (DIFFERS, COLOURS["limit"]) if self.changes else (SAME, COLOURS["good"])
         figures = []
         for name, (a, b) in self.figures.items():
-            if (a or b) and (times or name != SECONDS):
+            if (a or b) and name != SECONDS:
                 change = 0.0 if a is None or b is None else b - a
                 moved = "+" if change > 0 else "−"
                 moved = f"{moved}{_format_figure(name, abs(change))}" if change else ""
