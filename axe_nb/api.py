@@ -228,10 +228,10 @@ def load(saved: int | str | os.PathLike[str]) -> Any:
             f"{quote(saved)} is not a run id of the history",
             hint=f"run ids are numbers; to load a file with this name, write ./{saved}",
         )
-    from axe_nb.exploring.grid import Grid, is_grid
+    from axe_nb.exploring.grid import is_grid, load_grid
 
     if is_grid(saved):
-        return Grid.load(saved)
+        return load_grid(saved)
     return read_data(Path(saved), "run", RunResult.from_dict)
 
 

@@ -25,7 +25,7 @@ from axe_nb.messages.exchanges import FinalRequest as FinalRequest
 from axe_nb.messages.exchanges import Turn as Turn
 from axe_nb.pictures.picture import Picture
 from axe_nb.secrets import find_filter, redact
-from axe_nb.text import one_line, plural, printable, quote
+from axe_nb.text import hide_in_tab, one_line, plural, printable, quote
 
 if TYPE_CHECKING:
     from axe_nb.session.undo import UndoneFiles
@@ -62,13 +62,6 @@ NEXT_STEPS: Mapping[str, str] = {
 
 NO_AGENT = "(no agent)"
 """Text shown instead of an agent's name for a run without an agent."""
-
-
-_NOT_IN_TAB = frozenset({
-    "afork", "call_id", "cause", "definitions", "exchanges", "exit_code", "from_dict", "log",
-    "origin", "pictures", "place", "task", "times", "undo_id",
-})  # fmt: skip
-"""Attributes of a result that Tab completion omits, as they are mostly for programs."""
 
 
 def name_run(agent: str, model: str) -> str:
@@ -158,8 +151,11 @@ class RunResult:
     def __post_init__(self) -> None:
         object.__setattr__(self, "metadata", freeze(self.metadata))
 
-    def __dir__(self) -> list[str]:
-        return [name for name in object.__dir__(self) if name not in _NOT_IN_TAB]
+    __dir__ = hide_in_tab(
+        "afork", "call_id", "cause", "definitions", "duration_ms", "exchanges", "exit_code",
+        "from_dict", "id", "log", "metadata", "origin", "pictures", "place", "retries",
+        "stop_reason", "task", "times", "to_dict", "to_json", "undo_id",
+    )  # fmt: skip
 
     def __hash__(self) -> int:
         return hash((self.id, self.status, self.agent, self.model, self.text))

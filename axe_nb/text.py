@@ -12,8 +12,9 @@ import json
 import math
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import ModuleType
+from typing import Any
 
 REPLACEMENT = "\ufffd"
 
@@ -272,6 +273,11 @@ def remove_addresses(text: str, value: object) -> str:
     for address in (str(id(value)), f"{id(value):x}", f"{id(value):X}"):
         text = text.replace(address, "…")
     return text
+
+
+def hide_in_tab(*names: str) -> Callable[[Any], list[str]]:
+    """Creates a `__dir__` method that omits names, so that Tab offers what people use."""
+    return lambda self: [name for name in object.__dir__(self) if name not in names]
 
 
 def shown_value(value: object) -> str:

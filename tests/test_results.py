@@ -207,5 +207,8 @@ def test_tab_on_a_result_offers_what_people_use() -> None:
     result = RunResult(status="completed", text="hi", agent="a", model="script/x")
     offered = set(dir(result))
     assert {"text", "data", "children", "total_cost", "fork", "diff", "undo", "walk"} <= offered
-    assert not {"exchanges", "undo_id", "definitions", "log"} & offered
-    assert result.exchanges == ()
+    assert not {"exchanges", "undo_id", "definitions", "log", "metadata", "to_json"} & offered
+    assert sum(not name.startswith("_") for name in offered) <= 27
+    assert (result.exchanges, result.id) == ((), "0")
+    agent = Agent("a", "script/x")
+    assert {"but", "save", "tools"} <= set(dir(agent)) - {"own_tools"} == set(dir(agent))

@@ -54,7 +54,7 @@ from axe_nb.conversion.toml_tables import (
 )
 from axe_nb.errors import ConfigError
 from axe_nb.messages.model_table import suggest_model
-from axe_nb.text import one_line, quote, suggestion
+from axe_nb.text import hide_in_tab, one_line, quote, suggestion
 
 IGNORED = (
     "artifacts", "memory", "timeout", "retry.backoff", "retry.initial_delay_ms",
@@ -76,6 +76,11 @@ class Agent:
 
     required: ClassVar[tuple[str, ...]] = ("name", "model")
     """Keys whose values must not be blank."""
+
+    __dir__ = hide_in_tab(
+        "from_file", "is_restricted", "lacks_entries", "own_tools", "path", "required", "text",
+        "warnings",
+    )  # fmt: skip
 
     name: str
     """Required: name of the agent and of its file, `<name>.toml`."""

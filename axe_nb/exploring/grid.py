@@ -43,6 +43,7 @@ from axe_nb.text import (
     align_columns,
     clean,
     format_dollars,
+    hide_in_tab,
     list_some,
     one_line,
     plural,
@@ -111,6 +112,10 @@ class Grid:
     `grid[input, variant]` takes numbers from 0, or labels from `inputs` and `variants`. A square is
     empty if the grid was stopped before any of the square's runs ended.
     """
+
+    __dir__ = hide_in_tab(
+        "add", "choices", "column", "has_grades", "list_places", "note", "planned"
+    )
 
     def __init__(self, rows: Sequence[Row], variants: Sequence[Variant], repeats: int = 1) -> None:
         planned = len(rows) * len(variants) * repeats
@@ -313,10 +318,10 @@ class Grid:
         lines += [{"at": place, **to_json(run, clean)} for place, run in self.list_places()]
         write_data(Path(path), "grid", lines, lambda lines: "\n".join(map(json.dumps, lines)))
 
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Grid:
-        """Loads a grid from a file written by `save`. Raises ConfigError for any other file."""
-        return read_data(Path(path), "grid", _read, parse=lambda text: text.split("\n"))
+
+def load_grid(path: str | os.PathLike[str]) -> Grid:
+    """Loads a grid from a file written by `save`. Raises ConfigError for any other file."""
+    return read_data(Path(path), "grid", _read, parse=lambda text: text.split("\n"))
 
 
 def _read(lines: list[str]) -> Grid:

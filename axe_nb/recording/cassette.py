@@ -32,6 +32,7 @@ from axe_nb.recording.modes import DEFAULT, Mode, check_mode
 from axe_nb.recording.same_request import Description, digest, is_same
 from axe_nb.results import Order, is_place, order_of
 from axe_nb.secrets import MASK, Filter, find_filter
+from axe_nb.text import hide_in_tab
 from axe_nb.tools.tool import ToolOutput
 
 Kind = Literal["model", "cap", "person", "tool", "end"]
@@ -257,6 +258,11 @@ def list_failed(records: Iterable[Record]) -> set[str]:
 
 class Cassette:
     """An open cassette: its file, its records, and which of them this session uses."""
+
+    __dir__ = hide_in_tab(
+        "cell", "change_mode", "claim", "commit", "enter_cell", "folders", "format_status",
+        "how_to_record", "list_records", "make_cleaner", "save_quietly", "shown",
+    )  # fmt: skip
 
     def __init__(self, path: str | os.PathLike[str], mode: Mode | None = None) -> None:
         """Opens the cassette at `path`; the file may be missing.

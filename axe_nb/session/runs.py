@@ -28,7 +28,7 @@ from axe_nb.pictures.picture import Picture
 from axe_nb.results import NO_AGENT, RunResult, RunStopped, Status
 from axe_nb.session.overrides import Overrides
 from axe_nb.session.portal import PUMP
-from axe_nb.text import shown_value
+from axe_nb.text import hide_in_tab, shown_value
 
 if TYPE_CHECKING:
     from axe_nb.recording.fork import ForkPoint
@@ -87,6 +87,11 @@ class Outlet:
 
 class RunHandle:
     """A requested run. One front end executes the run; any thread may cancel it or wait for it."""
+
+    __dir__ = hide_in_tab(
+        "abandon", "close", "events", "execute", "finished", "halt", "name", "overdue", "plan",
+        "request",
+    )  # fmt: skip
 
     def __init__(
         self,

@@ -26,7 +26,16 @@ from axe_nb.recording.find_exchange import count_earlier, find_exchange
 from axe_nb.recording.same_request import Description, list_changes
 from axe_nb.results import RunResult, name_run
 from axe_nb.secrets import find_filter, redact
-from axe_nb.text import clean, count_bytes, cut_chars, list_some, one_line, plural, quote
+from axe_nb.text import (
+    clean,
+    count_bytes,
+    cut_chars,
+    hide_in_tab,
+    list_some,
+    one_line,
+    plural,
+    quote,
+)
 from axe_nb.views.appearance import GAP, HUES, LINE_HEIGHT, MUTED, SWATCH, TEXT, TEXT_MARGIN, TRACK
 from axe_nb.views.html import PLAIN, hide
 from axe_nb.views.rows import join_facts
@@ -154,6 +163,8 @@ class SentRequest:
     """Descriptions of what is new since the previous turn, without secrets."""
     context: ContextTokens
     """Tokens by source, and their `total`."""
+
+    __dir__ = hide_in_tab("attempt", "format", "note", "raw")
 
     @property
     def body(self) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from axe_nb.text import (
     clean,
     count_common,
     format_dollars,
+    hide_in_tab,
     one_line,
     plural,
 )
@@ -99,6 +100,8 @@ class RunDiff:
     figures: Mapping[str, tuple[float | None, float | None]] = field(repr=False)
     """Figures of both trees, keyed by names such as `turns` and `cost`; None if unknown."""
     names: tuple[str, str] = ("a", "b")
+
+    __dir__ = hide_in_tab("names", "pair")
 
     @property
     def first(self) -> str | None:

@@ -58,6 +58,7 @@ OFFERED = {
         )
     ],
     "%axe show lead": ["%axe show lead-writer"],
+    "told.undo": ["told.undo"],
     "%axe request to": ["%axe request told"],
     "%axe cassette x.axe --mode re": [
         "%axe cassette x.axe --mode record", "%axe cassette x.axe --mode replay",

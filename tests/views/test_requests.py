@@ -19,7 +19,6 @@ from axe_nb import (
     ProviderError,
     Request,
     Response,
-    Retry,
     RunResult,
     Usage,
     call,
@@ -48,7 +47,7 @@ def define_tree(protocol: str) -> None:
     """A lead that thinks, uses a tool, asks a guide, and has a copy of itself explore."""
     lead_agent = Agent(
         "lead", f"{provider_of(protocol)}/lead", sub_agents=("guide",), system_prompt=LONG,
-        tools=(look_up, "subagent"), retry=Retry(max_retries=2),
+        tools=(look_up, "subagent"), retry={"max_retries": 2},
         params={"temperature": 0.5, "max_tokens": 900},
     )  # fmt: skip
     axe_nb.define(lead_agent)
