@@ -119,8 +119,8 @@ class Tally:
         self.done += 1
         self.from_file += is_from_file
         self.statuses[result.status] += 1
-        if not result.ok:
-            cause = one_line(result.error or result.status, 200)
+        if result.error and result.error != result.status:
+            cause = one_line(result.error, 200)
             is_known = cause in self.causes or len(self.causes) < 1000
             self.causes[cause if is_known else "other errors"] += 1
         self.tokens += result.total_usage.total
