@@ -2,7 +2,7 @@
 
 Used for tool arguments and structured output. A schema may come from an untrusted repository, and
 the data comes from a model. Validation therefore loads nothing from the network or from files, and
-limits the time for each pattern. Related modules: `records` reads axe_nb's own files,
+has time limits, for each pattern and in total. Related modules: `records` reads axe_nb's own files,
 including recursive types, and `toml_tables` reads TOML. Source: A-1.2, A-2.2, X-38.
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import json
+import time
 import types
 import typing
 from collections import abc
@@ -47,6 +48,9 @@ MAX_TOLD = 400
 MAX_SCHEMA, MAX_NESTING = 100_000, 60
 """Maximum size of a schema in bytes of JSON, and its maximum nesting depth."""
 
+MAX_SECONDS = 1.0
+"""Time limit for validating one answer, in seconds; some patterns would take forever."""
+
 DEFINITIONS = ("$defs", "definitions")
 """Top-level keys that hold the schemas that `$ref` may refer to."""
 
@@ -59,11 +63,14 @@ SCHEMAS = (
 MANY = ("allOf", "anyOf", "oneOf", "prefixItems")
 """Keywords whose value is a list of schemas."""
 
-UNSUPPORTED = ("$dynamicRef", "$recursiveRef", "unevaluatedItems", "unevaluatedProperties")
-"""Keywords that are not supported: jsonschema would check patterns beside them with `re`."""
+UNBOUNDED = ("$dynamicRef", "$recursiveRef", "unevaluatedItems", "unevaluatedProperties")
+"""Keywords that are not supported, because the time to check them cannot be limited."""
 
 TABLES = (*DEFINITIONS, "dependentSchemas", "patternProperties", "properties")
 """Keywords whose value maps names to schemas."""
+
+Keyword: TypeAlias = Callable[[Any, Any, Any, Any], Iterable[Any]]
+"""Function that takes a validator, a keyword's value, data and a schema, and yields errors."""
 
 Mistakes: TypeAlias = list[str]
 Read: TypeAlias = Callable[[Any, str, Mistakes, bool], Any]
@@ -403,7 +410,7 @@ def parse_docstring(thing: object) -> tuple[str, dict[str, str]]:
 
 
 class TooSlow(Exception):
-    """Raised if a pattern exceeds its time limit."""
+    """Raised if validation exceeds its time limit."""
 
 
 def clean_schema(given: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -450,16 +457,18 @@ def find_wrong_arguments(schema: Mapping[str, Any], arguments: object) -> list[s
     return []
 
 
-def find_mistakes(schema: Mapping[str, Any], data: object) -> list[str]:
+def find_mistakes(
+    schema: Mapping[str, Any], data: object, *, seconds: float = MAX_SECONDS
+) -> list[str]:
     """Returns the validation errors of the data, each with its place; empty if the data is valid.
 
-    `schema` must come from `clean_schema`.
+    `schema` must come from `clean_schema`; `seconds` limits the CPU time of this thread.
     """
     from jsonschema.exceptions import best_match
 
     mistakes: list[str] = []
     try:
-        errors = _make_validator(schema).iter_errors(data)
+        errors = _make_validator(schema, time.thread_time() + seconds).iter_errors(data)
         for error in islice(errors, MAX_MISTAKES):
             nearest = best_match([error]) if error.context else error
             message, shown = nearest.message, repr(nearest.instance)
@@ -498,7 +507,7 @@ def _list_problems(schema: Mapping[str, Any]) -> Iterator[str]:
         if level > MAX_NESTING:
             yield f"it is nested deeper than {MAX_NESTING} levels"
         elif isinstance(part, Mapping):
-            yield from (f"{key} is not supported" for key in UNSUPPORTED if key in part)
+            yield from (f"{key} is not supported" for key in UNBOUNDED if key in part)
             if isinstance(part.get("$id"), str):
                 yield "$id is supported only at the top"
             if isinstance(reference := part.get("$ref"), str):
@@ -530,8 +539,12 @@ def _format_path(path: Iterable[str | int]) -> str:
     return "".join(steps)
 
 
-def _make_validator(schema: Mapping[str, Any]) -> Any:
-    """Makes a validator that loads no other schemas and limits the time for each pattern."""
+def _make_validator(schema: Mapping[str, Any], deadline: float) -> Any:
+    """Makes a validator that loads no other schemas and checks the deadline at each keyword.
+
+    Each validation step checks one keyword, so validation stops soon after the deadline. Four of
+    jsonschema's checks are replaced, because they have no limit or take quadratic time.
+    """
     import referencing
     from jsonschema import Draft202012Validator, ValidationError
     from jsonschema.validators import extend
@@ -563,9 +576,26 @@ def _make_validator(schema: Mapping[str, Any]) -> Any:
         elif not below and others:
             yield ValidationError(f"unexpected {list_some([*map(quote, others)], MAX_MISTAKES)}")
 
-    checks = {
+    def check_unique(validator: Any, wanted: Any, data: Any, schema: Any) -> Iterator[Any]:
+        if not wanted or not isinstance(data, list):
+            return
+        if len({json.dumps(item, sort_keys=True) for item in data}) < len(data):
+            yield ValidationError("it contains an item more than once")
+
+    def timed(check: Keyword) -> Keyword:
+        def check_in_time(validator: Any, value: Any, data: Any, schema: Any) -> Iterable[Any]:
+            if time.thread_time() > deadline:
+                raise TooSlow
+            return check(validator, value, data, schema) or ()
+
+        return check_in_time
+
+    keywords = {
+        **Draft202012Validator.VALIDATORS,
         "additionalProperties": check_additional,
         "pattern": check_pattern,
         "patternProperties": check_patterns,
+        "uniqueItems": check_unique,
     }
-    return extend(Draft202012Validator, checks)(schema, registry=referencing.Registry())
+    bounded = extend(Draft202012Validator, {key: timed(keywords[key]) for key in keywords})
+    return bounded(schema, registry=referencing.Registry())

@@ -17,6 +17,7 @@ from axe_nb.agents.files import expand_home
 from axe_nb.conversion.json_schema import (
     DEFINITIONS,
     MAX_MISTAKES,
+    MAX_SECONDS,
     MAX_TOLD,
     Mistakes,
     clean_schema,
@@ -100,11 +101,12 @@ class Output:
             if bare and getattr(error, "pos", None) == 0:
                 problem = f"it is not JSON, but the text {quote(one_line(bare, MAX_SHOWN))}"
             raise WrongOutput(problem) from None
+        seconds = MAX_SECONDS + len(bare) * 1e-5
         forms = [data]
         if self.is_wrapped:  # a model may omit the wrapper if its provider does not enforce it
             is_whole = isinstance(data, dict) and data.keys() == {VALUE}
             forms = [*forms, {VALUE: data}] if is_whole else [{VALUE: data}]
-        found = [(form, find_mistakes(self.sent, form)) for form in forms]
+        found = [(form, find_mistakes(self.sent, form, seconds=seconds)) for form in forms]
         data, mistakes = next((one for one in found if not one[1]), found[0])
         if mistakes:
             raise WrongOutput("\n".join(mistakes))
