@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -24,7 +24,7 @@ from axe_nb.events import ToolFinished, ToolStarted
 from axe_nb.messages import ToolCall, ToolResult, dump
 from axe_nb.results import RunResult, RunStopped
 from axe_nb.text import cut_bytes, quote
-from axe_nb.threads import without_group
+from axe_nb.threads import rare_full_collections, without_group
 from axe_nb.tools.tool import (
     FileLog,
     Job,
@@ -91,7 +91,7 @@ class Dispatch:
             scope.env.halt.check()
 
         if parallel:
-            with without_group():
+            with without_group(), rare_full_collections() if most >= 100 else nullcontext():
                 async with asyncio.TaskGroup() as group:
                     for index in range(most):
                         group.create_task(run(index))
