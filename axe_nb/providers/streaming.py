@@ -119,10 +119,6 @@ class Assembly:
         """True once the last event has arrived; anything after it is ignored."""
         self._on_delta = on_delta or (lambda delta: None)
         self._text = StringIO()
-        self._half = ""
-        """First half of a surrogate pair at the end of the last piece; empty if there is none."""
-        self._kind: DeltaKind = "text"
-        self._call = 0
 
     def add(self, name: str, data: dict[str, Any]) -> None:
         """Adds an event, or ignores an unknown event. Raises ProviderError for an error event."""
@@ -141,34 +137,18 @@ class Assembly:
         return self._text.getvalue()
 
     def show(self, piece: str, kind: DeltaKind = "text", call: int = 0) -> None:
-        """Passes a piece to `on_delta`, in whole characters; `call` is the tool call's position."""
-        if not piece:
-            return
-        if kind != self._kind or call != self._call:
-            self.flush()
-            self._kind, self._call = kind, call
-        piece = self._half + piece
-        self._half = piece[-1] if "\ud800" <= piece[-1] <= "\udbff" else ""
-        self._pass_on(piece.removesuffix(self._half))
-
-    def show_call(self, call: int, name: object) -> None:
-        """Passes a call's tool name to `on_delta`, before any arguments of the call."""
-        self.flush()
-        if isinstance(name, str) and name:
-            self._on_delta(Delta("", "arguments", call, _join_halves(name)))
-
-    def flush(self) -> None:
-        """Passes any pending half of a surrogate pair to `on_delta`."""
-        self._pass_on(self._half)
-        self._half = ""
-
-    def _pass_on(self, piece: str) -> None:
+        """Passes a piece to `on_delta`; `call` is the tool call's position."""
         if not piece:
             return
         piece = _join_halves(piece)
-        if self._kind == "text":
+        if kind == "text":
             self._text.write(piece)
-        self._on_delta(Delta(piece, self._kind, self._call))
+        self._on_delta(Delta(piece, kind, call))
+
+    def show_call(self, call: int, name: object) -> None:
+        """Passes a call's tool name to `on_delta`, before any arguments of the call."""
+        if isinstance(name, str) and name:
+            self._on_delta(Delta("", "arguments", call, _join_halves(name)))
 
 
 def _join_halves(text: str) -> str:
@@ -221,7 +201,6 @@ class StreamedReply:
         try:
             return await self._read(pieces)
         except ProviderError as error:
-            self._assembly.flush()
             error.partial_text = self._assembly.text
             raise
 
@@ -279,7 +258,6 @@ class StreamedReply:
             self._add(event, is_cut=True)
         if not self._decoder.is_stream:
             return b"".join(self._raw)
-        self._assembly.flush()
         if not self._assembly.is_complete:
             words = masked_line(find_message(self._last) or self._ignored)
             told = "the stream ended before the answer was complete" + (words and f": {words}")

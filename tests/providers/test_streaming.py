@@ -105,9 +105,8 @@ def test_surrogates_are_joined_before_they_are_repaired(dialect: Dialect) -> Non
     )
     outcome = read_stream(dialect.name, [FORMS[dialect.name][0](halves)])
     assert outcome.response
-    assert outcome.response.content == outcome.joined("text") == "a😀b\ufffdc\ufffd"
+    assert outcome.response.content == "a😀b\ufffdc\ufffd"
     assert outcome.response.tool_calls == (ToolCall("1", "f", {"a": "😀"}),)
-    assert json.loads(outcome.joined("arguments")) == {"a": "😀"}
     for delta in outcome.deltas:
         delta.text.encode()
 
