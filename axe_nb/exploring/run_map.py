@@ -169,21 +169,13 @@ class RunMap:
         if self._is_over:
             yield from self.results
             return
-        # results that wait for an earlier one count as received, so that runs go on meanwhile; at
-        # most 10,000 of them, to limit memory
         waiting: dict[int, RunResult] = {}
-        position = early = 0
+        position = 0
         with self._run() as driver, closing(driver.iterate()) as ended:
             for one in ended:
                 waiting[one.index] = one.result
-                if position not in waiting and early < 10_000:
-                    early += 1
-                    driver.receive()
+                driver.receive()  # also if it waits for an earlier one: runs go on meanwhile
                 while position in waiting:
-                    if early:
-                        early -= 1
-                    else:
-                        driver.receive()
                     yield waiting.pop(position)
                     position += 1
             yield from (result for _, result in sorted(waiting.items()))
