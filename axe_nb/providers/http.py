@@ -309,8 +309,6 @@ class _Loop:
         """Lock held while a key command runs."""
         self.clients: dict[object, httpx.AsyncClient] = {}
         """Connection settings → client with these settings."""
-        self.addresses: dict[object, tuple[httpx.URL, dict[str, str]]] = {}
-        """Base URL and path → parsed URL and login header, cached because parsing is slow."""
         self.until_the_end = self._close_at_the_end()
 
     async def _close_at_the_end(self) -> AsyncGenerator[None]:
@@ -328,21 +326,17 @@ class _Loop:
 
         from axe_nb.providers import transport
 
-        target = server.base_url, server.info.path_of(path)
-        if target not in self.addresses:
-            base = httpx.URL(server.base_url)
-            raw_path = base.raw_path.rstrip(b"/") + target[1].encode()
-            make_url = transport.QuietURL if base.query or server.info.query else httpx.URL
-            login = b64encode(f"{base.username}:{base.password}".encode()).decode()
-            self.addresses[target] = (
-                make_url(base.copy_with(userinfo=b"", raw_path=raw_path)),
-                {"authorization": f"Basic {login}"} if base.userinfo else {},
-            )
-        url, own = self.addresses[target]
+        base = httpx.URL(server.base_url)
+        raw_path = base.raw_path.rstrip(b"/") + server.info.path_of(path).encode()
+        make_url = transport.QuietURL if base.query or server.info.query else httpx.URL
+        url = make_url(base.copy_with(userinfo=b"", raw_path=raw_path))
         headers = {"accept-encoding": "identity"}
         if body:
             headers["content-type"] = "application/json"
-        headers |= server.info.headers_with(server.key) | own
+        headers |= server.info.headers_with(server.key)
+        if base.userinfo:
+            login = b64encode(f"{base.username}:{base.password}".encode()).decode()
+            headers["authorization"] = f"Basic {login}"
         key = _make_own or (server.base_url, server.info.certificates, transport.read_variables())
         if key not in self.clients:
             if _make_own is None:
