@@ -237,7 +237,7 @@ def test_the_settings_file_is_made_for_its_owner_alone_and_never_again(tmp_path:
 
 
 USAGE = {
-    ("foo",): 'unknown command "foo"; known commands: demo, start, run, ',
+    ("foo",): 'unknown command "foo"; known commands: start, demo, run, ',
     ("list",): 'unknown command "list"; did you mean "agents list"?',
     ("echo", "hi"): 'unknown command "echo"; to run the agent: axe-nb run echo',
     ("statr",): 'unknown command "statr"; did you mean "start"?',

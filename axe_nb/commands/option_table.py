@@ -21,10 +21,13 @@ FACES: tuple[Face, ...] = get_args(Face)
 IN_NOTEBOOKS: tuple[Face, ...] = ("cell", "line")
 IN_TEXT: tuple[Face, ...] = ("cell", "line", "command")
 
-COMMON, INPUT, AGENT_AND_MODEL, LIMITS, ANSWER, STEPS, SHOWN = OPTION_GROUPS = (
-    "Most used", "Prompt and inputs", "Agent and model", "Limits and permissions",
-    "Answer and checks", "Step by step", "Display",
+INPUT, AGENT_AND_MODEL, LIMITS, ANSWER, STEPS, SHOWN = OPTION_GROUPS = (
+    "Prompt and inputs", "Agent and model", "Limits and permissions", "Answer and checks",
+    "Step by step", "Display",
 )  # fmt: skip
+
+MOST_USED = 10
+"""Number of options or commands that a long help page lists first, in the order of the tables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,26 +175,32 @@ AGENTS_DIR = Option("--agents-dir", "folder to search for agents before axe/agen
 
 OPTIONS: tuple[Option, ...] = (
     Option("-m --model", "model to use for this run (default: the agent's)", "P/M",
-           offers="models", group=COMMON),
+           offers="models", group=AGENT_AND_MODEL),
     Option("-p --prompt", "the prompt; piped input is appended to it", "TEXT", ("line", "command"),
-           group=COMMON),
+           group=INPUT),
     Option("-o --out", "variable for the result (with --bg, for the run's handle)", "NAME",
-           IN_NOTEBOOKS, read=variable, offers="variables", group=COMMON),
+           IN_NOTEBOOKS, read=variable, offers="variables", group=ANSWER),
     Option("-c --continue", "continue this agent's last conversation", keyword="goes_on",
-           faces=IN_NOTEBOOKS, group=COMMON),
+           faces=IN_NOTEBOOKS, group=INPUT),
     Option("--from",
            "fork an earlier run at a place; the body, if any, replaces the prompt (a sub-agent's "
            "task) or is added there", "R@PLACE", IN_NOTEBOOKS, keyword="fork_from",
-           offers="variables", group=COMMON),
+           offers="variables", group=INPUT),
     Option("--timeout", "time limit of the whole run in seconds, 0 = no limit (default 120)", "S",
-           read=seconds, group=COMMON),
+           read=seconds, group=LIMITS),
     Option("--param", "set a model parameter", "KEY=VALUE", keyword="params", repeated=True,
-           read=parameter, group=COMMON),
+           read=parameter, group=AGENT_AND_MODEL),
     Option("--tools", "tools to use instead of the agent's, comma-separated", "A,B", read=names,
-           offers="tools", group=COMMON),
+           offers="tools", group=AGENT_AND_MODEL),
     Option("--mode", "permission for tools that write (default: the agent's, or ask)", "MODE",
-           choices=MODES, group=COMMON),
-    Option("--dry-run", "show what would be sent, without sending it", "", IN_TEXT, group=COMMON),
+           choices=MODES, group=LIMITS),
+    Option("--dry-run", "show what would be sent, without sending it", "", IN_TEXT, group=SHOWN),
+    Option("--output",
+           "require structured output: a file with a JSON Schema, or in a notebook a type or a "
+           "dict", "FILE_OR_NAME", offers="variables", group=ANSWER),
+    Option("-q --quiet", "show only the answer: no tree, no progress", "", IN_TEXT, group=SHOWN),
+    Option("--json", "print one line of JSON", "", IN_TEXT, group=SHOWN),
+    Option("-v --verbose", "print progress line by line", "", IN_TEXT, group=SHOWN),
     Option("-M --model-all", "model for all agents of the tree; -m takes precedence for the root",
            "P/M", offers="models", group=AGENT_AND_MODEL),
     Option("--skill", "skill file to use instead of the agent's", "F", offers="files",
@@ -207,9 +216,6 @@ OPTIONS: tuple[Option, ...] = (
     AGENTS_DIR,
     Option("--no-stream", "show replies when they are complete, not as they arrive",
            keyword="stream", value=False, group=SHOWN),
-    Option("--output",
-           "require structured output: a file with a JSON Schema, or in a notebook a type or a "
-           "dict", "FILE_OR_NAME", offers="variables", group=ANSWER),
     Option("--expect", "fail unless the run meets these expectations, separated by ;", "EXPRS",
            group=ANSWER),
     Option("--step", "pause before each request and call: you continue, edit, skip or stop",
@@ -220,14 +226,11 @@ OPTIONS: tuple[Option, ...] = (
            choices=(*get_args(Status), "config", "provider"), group=ANSWER),
     Option("--full", "with --dry-run: show the exact body too, and what fills its context", "",
            IN_TEXT, group=SHOWN),
-    Option("--json", "print one line of JSON", "", IN_TEXT, group=SHOWN),
-    Option("-v --verbose", "print progress line by line", "", IN_TEXT, group=SHOWN),
     Option("--raw", "do not interpolate {{ … }} in the prompt", "", ("cell",), group=INPUT),
-    Option("-q --quiet", "show only the answer: no tree, no progress", "", IN_TEXT, group=SHOWN),
     Option("--bg", "run in the background and return a handle at once", "", IN_NOTEBOOKS,
            keyword="background", group=ANSWER),
 )  # fmt: skip
-"""All options of a run, starting with the ten most used."""
+"""All options of a run, starting with the most used."""
 
 NAME = Option("agent", "name of the agent", "NAME", offers="agents")
 ANY_NAME = Option("agent", "name of an agent", "NAME", required=False, offers="agents")
@@ -248,45 +251,45 @@ AGENT_CELL = Command("agent", "define an agent from the TOML in the cell", {"cel
 ))  # fmt: skip
 
 OF_GRIDS = (
-    "model_all", "skill", "workdir", "timeout", "retries", "params", "vars", "agents_dir", "tools",
-    "mode", "output", "expect", "out", "dry_run",
+    "out", "expect", "dry_run", "timeout", "params", "tools", "mode", "output", "model_all",
+    "skill", "workdir", "retries", "vars", "agents_dir",
 )  # fmt: skip
-"""Keywords of the run options that a grid also accepts."""
+"""Keywords of the run options that a grid also accepts, starting with the most used."""
 
 GRID = Command("grid", "run variants of agents on the same inputs", {"cell": "axe_grid"}, (
     Option("agents", "agents, comma-separated; without any, prompts go directly to the models",
            "AGENT[,AGENT]", required=False, read=names, offers="agents"),
     Option("--inputs",
            "variable with the inputs, or a .csv or .jsonl file (default: one input, the cell)",
-           "NAME_OR_FILE", offers="files", group=COMMON),
+           "NAME_OR_FILE", offers="files", group=INPUT),
     Option("-m --models", "models to use instead of the agents' own, comma-separated",
-           "P/M,P/M", read=names, offers="models", group=COMMON),
+           "P/M,P/M", read=names, offers="models", group=AGENT_AND_MODEL),
     Option("--params", "variable with a list of params, or a dict of them by label", "NAME",
-           keyword="variants", read=variable, offers="variables", group=COMMON),
-    Option("--repeats", "runs per square (default 1)", "N", read=whole, group=COMMON),
+           keyword="variants", read=variable, offers="variables", group=AGENT_AND_MODEL),
+    Option("--repeats", "runs per square (default 1)", "N", read=whole, group=INPUT),
     Option("--score", "function (result, row) that returns a score, or True or False", "NAME",
-           read=variable, offers="variables", group=COMMON),
+           read=variable, offers="variables", group=ANSWER),
     Option("--judge", "agent that answers with a number and a reason", "AGENT",
-           offers="agents", group=COMMON),
+           offers="agents", group=ANSWER),
+    Option("--budget", "US dollars for all runs together, or KEY=NUMBER as in [limits]",
+           "AMOUNT", read=budget, group=LIMITS),
+    *(option for word in OF_GRIDS for option in OPTIONS if option.keyword == word),
     Option("--concurrency", "maximum number of runs at once (default 8)", "N", read=whole,
            group=LIMITS),
     Option("--executor",
            "variable with an executor or a cluster client, such as a Dask client (default: "
            "here)", "NAME", read=variable, offers="variables", group=LIMITS),
-    Option("--budget", "US dollars for all runs together, or KEY=NUMBER as in [limits]",
-           "AMOUNT", read=budget, group=LIMITS),
     Option("--resume", "file that keeps each result; with it, an interrupted grid continues",
            "PATH", offers="files", group=LIMITS),
-    *(option for option in OPTIONS if option.keyword in OF_GRIDS),
 ))  # fmt: skip
 
 COMMANDS: tuple[Command, ...] = (
     AGENT_CELL,
     GRID,
-    Command("demo", "run an agent with three sub-agents; needs no key or network",
-            {"command": "demo"}),
     Command("start", "write a first notebook and agent here, and open JupyterLab; needs no key",
             {"command": "start"}, (Option("--no-open", "only write the files"),)),
+    Command("demo", "run an agent with three sub-agents; needs no key or network",
+            {"command": "demo"}),
     RUN,
     Command("list", "list the agents", {"line": "list", "command": "agents list"}, (AGENTS_DIR,)),
     Command("show", "show an agent's settings, tools and sub-agents",
@@ -295,14 +298,6 @@ COMMANDS: tuple[Command, ...] = (
             (Option("agent", "name of the new agent", "NAME"), AGENTS_DIR)),
     Command("edit", "open an agent's TOML in a new cell, or in a terminal in $EDITOR",
             {"line": "edit", "command": "agents edit"}, (NAME, AGENTS_DIR)),
-    Command("tools", "list all tools, or those of an agent", {"line": "tools"},
-            (ANY_NAME, AGENTS_DIR)),
-    Command("trust", "trust a project's folder, so that its agents run as they are written",
-            {"line": "trust", "command": "trust"}, (
-        Option("target", "folder of the project (default: that of the agents found here)",
-               "FOLDER", required=False, offers="files"),
-        AGENTS_DIR,
-    )),
     Command("request", "show the exact request at a place of a run, and what fills its context",
             {"line": "request"}, (
         Option("place",
@@ -314,19 +309,6 @@ COMMANDS: tuple[Command, ...] = (
                "A", offers="variables"),
         Option("b", "the run to compare it with", "B", offers="variables"),
     )),
-    Command("time", "show where the time of a finished run went", {"line": "time"}, (
-        Option("run", "variable of a run (default: the last); R@0.2 is run 0.2 of its tree", "R",
-               required=False, offers="variables"),
-    )),
-    Command("replay", "play a finished run again in the live tree, at its recorded speed",
-            {"line": "replay"}, (
-        Option("run", "variable of a run, its id in the history, or a file (default: the last run)",
-               "R", required=False, offers="variables"),
-        Option("--speed", "seconds of the run to play per second (default 1)", "N", read=seconds),
-    )),
-    Command("expect", "check that a run met expectations, separated by ;", {"line": "expect"},
-            (Option("expectations", "R is a variable (default: the last run)", "[R:] EXPRS"),),
-            is_verbatim=True),
     Command("history", "list the latest runs of all notebooks, newest first",
             {"line": "history", "command": "history"}, (
         Option("words",
@@ -339,9 +321,6 @@ COMMANDS: tuple[Command, ...] = (
         Option("--until", "only runs until a date, that day included", "DATE"),
         Option("--delete", "delete a run, with its texts", "ID", read=whole),
     )),
-    Command("undo",
-            "put back the files that the tools of a run changed, after showing the difference",
-            {"line": "undo"}, (ANY_RUN,)),
     Command("cassette", "record the exchanges with models in a file, and replay them",
             {"line": "cassette"}, (
         Option("path", "the file (default: show the counts of the cassette in use)", "PATH",
@@ -352,6 +331,8 @@ COMMANDS: tuple[Command, ...] = (
         Option("--prune", "remove the recordings that this session has not used"),
         Option("--off", "stop using the cassette"),
     )),
+    Command("doctor", "diagnose configuration problems",
+            {"line": "doctor", "command": "doctor"}, (AGENTS_DIR,)),
     Command("check", "run notebooks without a key or network, and list the cells that differ",
             {"command": "check"}, (NOTEBOOKS, CELL_TIMEOUT)),
     Command("freeze",
@@ -369,6 +350,24 @@ COMMANDS: tuple[Command, ...] = (
         Option("--no-sandbox",
                "run submissions without a sandbox, where they can do anything you can"),
     )),
+    Command("tools", "list all tools, or those of an agent", {"line": "tools"},
+            (ANY_NAME, AGENTS_DIR)),
+    Command("expect", "check that a run met expectations, separated by ;", {"line": "expect"},
+            (Option("expectations", "R is a variable (default: the last run)", "[R:] EXPRS"),),
+            is_verbatim=True),
+    Command("time", "show where the time of a finished run went", {"line": "time"}, (
+        Option("run", "variable of a run (default: the last); R@0.2 is run 0.2 of its tree", "R",
+               required=False, offers="variables"),
+    )),
+    Command("replay", "play a finished run again in the live tree, at its recorded speed",
+            {"line": "replay"}, (
+        Option("run", "variable of a run, its id in the history, or a file (default: the last run)",
+               "R", required=False, offers="variables"),
+        Option("--speed", "seconds of the run to play per second (default 1)", "N", read=seconds),
+    )),
+    Command("undo",
+            "put back the files that the tools of a run changed, after showing the difference",
+            {"line": "undo"}, (ANY_RUN,)),
     Command("usage", "show the tokens used in this notebook, by agent and model, and their cost",
             {"line": "usage"}),
     Command("budget",
@@ -382,10 +381,14 @@ COMMANDS: tuple[Command, ...] = (
         Option("file", "file of NAME=VALUE lines (default: show which keys are set)", "FILE",
                required=False, offers="files"),
     )),
+    Command("trust", "trust a project's folder, so that its agents run as they are written",
+            {"line": "trust", "command": "trust"}, (
+        Option("target", "folder of the project (default: that of the agents found here)",
+               "FOLDER", required=False, offers="files"),
+        AGENTS_DIR,
+    )),
     Command("reset", "forget conversations, so that --continue starts a new one",
             {"line": "reset"}, (ANY_NAME,)),
-    Command("doctor", "diagnose configuration problems",
-            {"line": "doctor", "command": "doctor"}, (AGENTS_DIR,)),
     Command("config path", "show the path of the global config.toml", {"command": "config path"}),
     Command("config init", "write a commented starter config.toml", {"command": "config init"}),
     Command("version", "print the version", {"command": "version"}),

@@ -11,13 +11,14 @@ import textwrap
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from types import MappingProxyType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from axe_nb.agents.agent import list_agents
 from axe_nb.commands.option_table import (
     ABOUT,
     BARE_PROMPT,
     EXAMPLES,
+    MOST_USED,
     OPTION_GROUPS,
     PROGRAMS,
     RUN,
@@ -31,6 +32,12 @@ from axe_nb.errors import ConfigError
 from axe_nb.session.overrides import Overrides, keep_for_tree
 from axe_nb.session.session import session
 from axe_nb.text import nearest, quote
+
+T = TypeVar("T")
+
+FIRST, MANY = "Most used", MOST_USED + 2
+"""Heading of the most used options or commands, and the number of entries up to which a help page
+does not separate them from the others."""
 
 DATA = "\0"
 """Marks the part of a word that is a variable's value, which is never parsed as an option."""
@@ -110,11 +117,14 @@ def parser(command: Command, face: Face) -> Parser:
     """Builds a command's parser for one interface. The parser's errors are UsageErrors."""
     made = Parser(command.program(face), f"{command.help[:1].upper()}{command.help[1:]}.")
     options = command.options_of(face)
-    groups = {option.group for option in options}
-    known = {name: made.add_argument_group(name) for name in OPTION_GROUPS if name in groups}
+    flagged = [option for option in options if option.flags]
+    first, *others = split_most_used(flagged)
+    named = {option.group for some in others for option in some}
+    names = [*([FIRST] if others else []), *(name for name in OPTION_GROUPS if name in named)]
+    known = {name: made.add_argument_group(name) for name in names}
     for option in options:
         chosen = f": {', '.join(option.choices)}" if option.choices else ""
-        group = known.get(option.group, made) if option.flags else made
+        group = known.get(FIRST if option in first else option.group, made)
 
         def read(word: str, option: Option = option) -> Any:
             text = word.replace(DATA, "", 1)
@@ -146,9 +156,7 @@ def parser(command: Command, face: Face) -> Parser:
 def list_parser(face: Face, group: str = "") -> Parser:
     """Builds the parser of `%axe`, `axe-nb` or `axe-nb GROUP`, whose help lists the commands."""
     made = Parser(f"{PROGRAMS[face]}{group}".strip())
-    listed = made.add_subparsers(
-        title="commands", metavar="COMMAND", parser_class=argparse.ArgumentParser
-    )
+    made.usage = f"{made.prog} [-h] COMMAND ...".replace("%", "%%")
     start = f"{group} " if group else ""
     found: dict[str, str] = {}
     for words, command in commands_of(face).items():
@@ -156,9 +164,17 @@ def list_parser(face: Face, group: str = "") -> Parser:
         if words.startswith(start):
             about = ABOUT[f"{PROGRAMS[face]}{word}"] if second else command.help
             found.setdefault(word, f"{about[:1].lower()}{about[1:]}".rstrip("."))
-    for word, about in found.items():
-        listed.add_parser(word, help=about.replace("%", "%%"))
+    titles = (FIRST, "Others") if len(found) > MANY else ("commands",)
+    for title, some in zip(titles, split_most_used(list(found)), strict=True):
+        listed = made.add_argument_group(title)
+        for word in some:
+            listed.add_argument(word, nargs="?", help=found[word].replace("%", "%%"))
     return made
+
+
+def split_most_used(names: Sequence[T]) -> list[Sequence[T]]:
+    """Splits the entries of a long list into the most used ones and the others."""
+    return [names[:MOST_USED], names[MOST_USED:]] if len(names) > MANY else [names]
 
 
 def command_of(words: Sequence[str]) -> tuple[Command, Sequence[str]]:

@@ -14,6 +14,7 @@ from axe_nb.commands.option_table import (
     OPTION_GROUPS,
     OPTIONS,
     RUN,
+    Face,
     commands_of,
 )
 from axe_nb.commands.parser import command_of, list_parser, parse, parse_run, parser
@@ -74,10 +75,14 @@ def test_no_line_is_wider_than_the_terminal(monkeypatch: pytest.MonkeyPatch) -> 
     assert [line for line in lines if len(line) > 80 and line.strip() not in typed] == []
 
 
-def test_options_are_in_groups_with_their_defaults() -> None:
+@pytest.mark.parametrize("face", RUN.words)
+def test_the_ten_most_used_options_come_first_and_the_others_in_groups(face: Face) -> None:
     assert {option.group for option in OPTIONS} == set(OPTION_GROUPS)
-    page = parser(RUN, "cell").format_help()
-    headings = ["positional arguments", *OPTION_GROUPS, "Examples"]
+    page = parser(RUN, face).format_help()
+    first = page.partition("\nMost used:\n")[2].partition("\n\n")[0]
+    assert sum(line.startswith("  -") for line in first.split("\n")) == 10
+    groups = [name for name in OPTION_GROUPS if name != "Prompt and inputs" or face == "cell"]
+    headings = ["positional arguments", "options", "Most used", *groups, "Examples"]
     at = [page.index(f"\n{heading}:\n") for heading in headings]
     assert at == sorted(at)
     words = " ".join(page.split())
@@ -87,6 +92,9 @@ def test_options_are_in_groups_with_their_defaults() -> None:
 
 def test_the_lists_have_every_command() -> None:
     page = list_parser("line").format_help()
+    first, _, others = page.partition("\nMost used:\n")[2].partition("\nOthers:\n")
+    assert first.startswith("  run ")
+    assert "\n  help " in others
     assert [word for word in commands_of("line") if f" {word} " not in page] == []
     pages = {group: list_parser("command", group).format_help() for group in ("", "agents")}
     for words in commands_of("command"):

@@ -124,7 +124,7 @@ def test_a_line_runs_an_agent_as_a_cell_does(cells: Kernel) -> None:
 def test_a_mistake_is_an_error_of_the_cell_with_what_was_meant(cells: Kernel) -> None:
     for line, name, told in (
         ("%axe lits", "UsageError", 'did you mean "list"?'),
-        ("%axe nonsense", "UsageError", "known commands: run, list, show, init, edit, tools, tru"),
+        ("%axe nonsense", "UsageError", "known commands: run, list, show, init, edit, request, "),
         ("%axe echo hi", "UsageError", "start a cell with %%axe echo and put the prompt below it"),
         ("%axe env nothing", "ConfigError", 'cannot read "nothing": No such file'),
         ("%axe list --agent-dir", "UsageError", "did you mean --agents-dir?"),
