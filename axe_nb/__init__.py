@@ -89,16 +89,10 @@ def __dir__() -> list[str]:
     return sorted([*__all__, *(name for name in globals() if name.startswith("__"))])
 
 
-def _show(result: RunResult) -> None:
+def _show(thing: RunResult | Grid) -> None:
     from axe_nb.cell_display.display import show_again
 
-    show_again(result)
-
-
-def _show_grid(grid: Grid) -> None:
-    from axe_nb.cell_display.table import show_again
-
-    show_again(grid, lambda: grid._repr_mimebundle_()[0])
+    show_again(thing)
 
 
 def _tell_ipython() -> None:
@@ -108,7 +102,7 @@ def _tell_ipython() -> None:
     if shell is not None:
         formatter = shell.display_formatter.ipython_display_formatter
         formatter.for_type_by_name("axe_nb.results", "RunResult", _show)
-        formatter.for_type_by_name("axe_nb.exploring.grid", "Grid", _show_grid)
+        formatter.for_type_by_name("axe_nb.exploring.grid", "Grid", _show)
         manager = shell.magics_manager
         manager.lazy_magics = {**manager.lazy_magics, **dict.fromkeys(_MAGICS, __name__)}
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from IPython.core.displaypub import CapturingDisplayPublisher
 from IPython.core.getipython import get_ipython
 from IPython.core.interactiveshell import InteractiveShell
-from IPython.display import display
 
+from axe_nb.cell_display.output import show
 from axe_nb.events import Event
 from axe_nb.results import RunResult
 from axe_nb.session.drive import NullView, View
@@ -37,21 +37,25 @@ _ordering = threading.RLock()
 def display_mode() -> Literal["live", "static", "off"]:
     """Returns how this cell shows runs: as live trees, as static trees at the end, or not at all.
 
-    Unless the user has set a mode, live trees are shown if the kernel can ask for input, except in
-    tests. They are never shown if the widget packages are missing, or if output is captured.
+    Unless the user has set a mode, live trees are shown in marimo and if the kernel can ask for
+    input, except in tests. They are never shown if the widget packages are missing, or if output is
+    captured.
     """
     shell = get_ipython()
     magics = shell.magics_manager.registry.get("AxeMagics") if shell else None
     wanted = str(magics.display) if magics else ""
-    if shell is None or wanted == "off":
+    if wanted == "off":
         return "off"
     kernel = getattr(shell, "kernel", None)
     needed = map(importlib.util.find_spec, ("ipywidgets", "anywidget"))
-    is_captured = isinstance(shell.display_pub, CapturingDisplayPublisher)
-    if kernel is None or is_captured or wanted == "static" or not all(needed):
+    has_page = shell is None or kernel is not None
+    is_captured = shell is not None and isinstance(shell.display_pub, CapturingDisplayPublisher)
+    if not has_page or is_captured or wanted == "static" or not all(needed):
         return "static"
     # headless runners do not allow input; kernels inherit the variable of pytest
-    is_watched = getattr(kernel, "_allow_stdin", False) and "PYTEST_VERSION" not in os.environ
+    is_watched = (
+        getattr(kernel, "_allow_stdin", shell is None) and "PYTEST_VERSION" not in os.environ
+    )
     return "live" if wanted == "live" or is_watched else "static"
 
 
@@ -61,15 +65,14 @@ def notebook_view(name: str = "", *, quiet: bool = False, speed: float = 1.0) ->
     `name` is the variable that holds the result, for hints on long texts. `quiet` shows only the
     answer. `speed` is the playback speed: how many seconds of the run are shown per second.
     """
-    shell = get_ipython()
-    if shell is None:
-        return NullView()
-    install(shell)
+    if shell := get_ipython():
+        install(shell)
+    name = name or ("axe_nb.last()" if shell else "(result)")  # marimo has no magics
     mode = display_mode()
     if mode == "off":
         return _Brief()
     live = mode == "live" and not quiet
-    return RunView(name or "axe_nb.last()", live=live, quiet=quiet, speed=speed)
+    return RunView(name, live=live, quiet=quiet, speed=speed)
 
 
 class _Brief(NullView):
@@ -103,7 +106,7 @@ class RunView:
             from axe_nb.cell_display.live_tree import LiveTree  # imports what draws it
 
             self._tree = LiveTree(name, stop, speed)
-        else:
+        elif get_ipython():  # sessions of a marimo app share this process
             _static.append(self)
 
     def event(self, event: Event) -> None:
@@ -139,23 +142,24 @@ class RunView:
 def _show(result: RunResult, name: str, quiet: bool) -> None:
     from axe_nb.views import html
 
-    bundle = html.answer(result) if quiet else html.twin(result, name=name)
-    display(bundle, raw=True)  # type: ignore[no-untyped-call]  # IPython's own gap
+    show(html.answer(result) if quiet else html.twin(result, name=name))
 
 
 def remember(thing: object) -> None:
-    _shown.append(thing)
+    if get_ipython():  # marimo replaces a cell's output with its value
+        _shown.append(thing)
 
 
-def is_shown(thing: object) -> bool:
-    return any(thing is shown for shown in _shown)
-
-
-def show_again(result: RunResult) -> None:
-    """Displays a result as a cell's value, unless the cell has already displayed it."""
-    if not is_shown(result):
-        quiet = any(result is brief for brief in _brief)
-        _show(result, find_name(result) or "axe_nb.last()", quiet)
+def show_again(thing: Any) -> None:
+    """Displays a result, handle or grid as a cell's value, unless the cell has displayed it."""
+    if any(thing is shown for shown in _shown):
+        return
+    if isinstance(thing, RunResult):
+        quiet = any(thing is brief for brief in _brief)
+        _show(thing, find_name(thing) or "axe_nb.last()", quiet)
+    else:
+        is_handle = isinstance(thing, RunHandle)
+        show({"text/plain": repr(thing)} if is_handle else thing._repr_mimebundle_()[0])
 
 
 def find_name(thing: object) -> str:
@@ -182,18 +186,12 @@ def find_target(function: str) -> str:
     return targets[0] if len(targets) == 1 else ""
 
 
-def show_handle(handle: RunHandle) -> None:
-    """Displays a handle as a cell's value, unless the cell has already displayed its run."""
-    if not is_shown(handle):
-        display({"text/plain": repr(handle)}, raw=True)  # type: ignore[no-untyped-call]
-
-
 def install(shell: InteractiveShell) -> None:
     """Registers the display of results and handles with IPython. May be called repeatedly."""
     assert shell.display_formatter is not None
     formatter = shell.display_formatter.ipython_display_formatter
     formatter.for_type_by_name("axe_nb.results", "RunResult", show_again)
-    formatter.for_type(RunHandle, show_handle)
+    formatter.for_type(RunHandle, show_again)
     if _forget not in shell.events.callbacks["post_run_cell"]:
         shell.events.register("post_run_cell", _forget)
 

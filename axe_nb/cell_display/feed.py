@@ -10,10 +10,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from IPython.core.display_functions import DisplayHandle
 from IPython.core.getipython import get_ipython
-from IPython.display import display
 
+from axe_nb.cell_display.output import show
 from axe_nb.messages import dump
 from axe_nb.views.appearance import css_rules
 
@@ -29,7 +28,7 @@ Bundle = dict[str, str]
 def is_jupyter_page() -> bool:
     """True if JupyterLab or Notebook shows the output; False in VS Code with a Jupyter server."""
     shell = get_ipython()
-    in_vscode = shell is not None and "__vsc_ipynb_file__" in shell.user_ns
+    in_vscode = shell is None or "__vsc_ipynb_file__" in shell.user_ns
     return "JPY_SESSION_NAME" in os.environ and not in_vscode
 
 
@@ -69,10 +68,7 @@ class Feed:
                 stop()
 
         self._widget.on_msg(hear)
-        data, metadata = ({}, {}) if self.mark else self._widget._repr_mimebundle_()
-        self._place: DisplayHandle = display(  # type: ignore[no-untyped-call]  # IPython's own gap
-            {**data, **self._add_mark(bundle)}, metadata=metadata, raw=True, display_id=True
-        )
+        self._place = show(self._add_mark(bundle), None if self.mark else self._widget)
 
     def is_due(self, now: float) -> bool:
         """True if it is time for a snapshot. Large snapshots are sent less often."""
@@ -95,7 +91,7 @@ class Feed:
         """Updates the static output, for notebooks that are saved or loaded during the run."""
         if self.mark:
             with contextlib.suppress(Exception):
-                self._place.update(self._add_mark(bundle), raw=True)  # type: ignore[no-untyped-call]
+                self._place.update(self._add_mark(bundle), raw=True)
 
     def close(self, bundle: Bundle) -> None:
         """Displays the bundle in place of the widget, and closes the widget.
@@ -104,7 +100,7 @@ class Feed:
         that was loaded during the run receives the state of open widgets, but no other updates.
         """
         global _retired
-        self._place.update(bundle, raw=True)  # type: ignore[no-untyped-call]
+        self._place.update(bundle, raw=True)
         before = self._widget
         if self.mark:
             before, _retired = _retired, self._widget

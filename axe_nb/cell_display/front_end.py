@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from axe_nb.engine.current_call import is_inside
 from axe_nb.session.drive import Approver, Line, NoLine, NullView, View
@@ -12,6 +13,9 @@ from axe_nb.session.prompts import prompt_person
 
 
 def can_ask() -> bool:
+    if marimo := find_marimo():  # visitors of an app have no input, an export has no page
+        app = marimo.app_meta()
+        return app.mode == "edit" and app.request is not None
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     kernel = getattr(shell, "kernel", None)
     if kernel is None:
@@ -36,7 +40,7 @@ def make_line(display: bool) -> Line:
     """Returns a map's progress line; it shows nothing inside a run, or if `display` is false."""
     if not display or is_inside():
         return NoLine()
-    if is_notebook():
+    if has_cells():
         from axe_nb.cell_display.display import display_mode
         from axe_nb.cell_display.table import CellLine
 
@@ -62,7 +66,7 @@ def make_table(
     table is final.
     """
     line = make_line(display)
-    if not display or is_inside() or not is_notebook() or isinstance(line, NoLine):
+    if not display or is_inside() or not has_cells() or isinstance(line, NoLine):
         return line
     from axe_nb.cell_display.display import display_mode
     from axe_nb.cell_display.table import Table
@@ -83,9 +87,19 @@ def is_notebook() -> bool:
     return "IPython" in sys.modules and sys.modules["IPython"].get_ipython() is not None
 
 
+def find_marimo() -> Any:
+    """Returns the marimo package if this thread runs a cell of its notebooks, otherwise None."""
+    marimo = sys.modules.get("marimo")
+    return marimo if marimo and marimo.running_in_notebook() else None
+
+
+def has_cells() -> bool:
+    return is_notebook() or find_marimo() is not None
+
+
 def make_view(display: bool, name: str = "", speed: float = 1.0) -> View:
     """Creates the view of a run; it shows nothing outside a notebook or inside another run."""
-    if not display or is_inside() or "IPython" not in sys.modules:
+    if not display or is_inside() or not has_cells():
         return NullView()
     from axe_nb.cell_display.display import notebook_view
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Any
 
-from IPython.core.display_functions import DisplayHandle
 from IPython.core.getipython import get_ipython
-from IPython.display import display
 
-from axe_nb.cell_display.display import install, is_shown, remember
+from axe_nb.cell_display.display import install, remember
 from axe_nb.cell_display.feed import Feed, pack_parts
+from axe_nb.cell_display.output import show
 from axe_nb.views.html import PLAIN
 from axe_nb.views.table import format_bar, format_cell
 
@@ -54,7 +54,7 @@ class Table:
     def finish(self, text: str) -> None:
         twin = self._draw("")
         if self._feed is None:
-            display(twin, raw=True)  # type: ignore[no-untyped-call]  # IPython's own gap
+            show(twin)
         else:
             # copies of the widget in other views are not replaced
             self._parts = [f"<div>{part}</div>" for part in self._list_parts(text)]
@@ -68,7 +68,7 @@ class CellLine:
 
     def __init__(self, *, live: bool) -> None:
         self._is_live = live
-        self._place: DisplayHandle | None = None
+        self._place: Any = None
 
     def show(self, text: str, share: float = 0) -> None:
         if self._is_live:
@@ -80,13 +80,7 @@ class CellLine:
     def _update(self, text: str, bar: str = "") -> None:
         lines = "".join(f"<div>{format_cell(line)}</div>" for line in text.split("\n"))
         bundle = {"text/html": f"<div class='{PLAIN}'>{bar}{lines}</div>", "text/plain": text}
-        if self._place is not None:
-            self._place.update(bundle, raw=True)  # type: ignore[no-untyped-call]  # IPython's own gap
-            return
-        self._place = display(bundle, raw=True, display_id=self._is_live)  # type: ignore[no-untyped-call]
-
-
-def show_again(thing: object, draw: Callable[[], dict[str, str]]) -> None:
-    """Displays an object as a cell's value, unless the cell has already displayed it."""
-    if not is_shown(thing):
-        display(draw(), raw=True)  # type: ignore[no-untyped-call]
+        if self._place is None:
+            self._place = show(bundle)
+        else:
+            self._place.update(bundle, raw=True)

@@ -390,7 +390,7 @@ def test_the_style_sheet_uses_what_is_declared_and_nothing_else() -> None:
     rules = css_rules() + sheet
     declared = set(re.findall(r"--(?!jp-)([\w-]+): ", rules))
     declared |= set(re.findall(r"""setProperty\("--([\w-]+)""", script))
-    used = set(re.findall(r"var\(--(?!jp-|vscode-|colab-)([\w-]+)", rules))
+    used = set(re.findall(r"var\(--(?!jp-|vscode-|colab-|background)([\w-]+)", rules))
     declared |= set(re.findall(r"[=;]--([\w-]+):", tree))
     assert used == declared
     assert {tone for tone in COLOURS if f".axe-nb-{tone} {{" in rules} == set(COLOURS)

@@ -547,7 +547,7 @@ class Keys {
 
   // Whether a reader is going through the rows, which new text must not scroll away.
   get isInUse() {
-    const at = document.activeElement;
+    const at = this.tree.getRootNode().activeElement; // marimo draws in a shadow root
     return this.tree.contains(at) && at.matches("details:focus-visible");
   }
 
@@ -584,7 +584,7 @@ class Keys {
   // On the window, as JupyterLab handles keys on the document, to move to or edit a cell.
   press = (event) => {
     if (event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
-    const row = event.target;
+    const row = event.composedPath()[0];
     const isPress = row.matches(".axe-nb-head button, .axe-nb-answer") && ["Enter", " "].includes(event.key);
     if (isPress) event.stopImmediatePropagation();
     const move = row.row && this.moves[event.key];
@@ -620,6 +620,14 @@ class Keys {
   }
 }
 
+const isMarimo = (input) => Boolean(input.dataset.stdinBlocking);
+
+// Puts words into an input. React, which draws marimo's, must hear of them.
+function enter(input, words) {
+  Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, "value").set.call(input, words);
+  if (isMarimo(input)) input.dispatchEvent(new Event("input", { bubbles: true }));
+}
+
 // The open question of a row, with buttons that answer it. They type their letter into the
 // cell's own open input, as a person would, as nothing else can answer a running cell. The text of
 // the prompt identifies that input.
@@ -643,8 +651,8 @@ class Question {
     const input = this.find();
     if (!input) return;
     this.fills = words === "e" && Boolean(this.box.querySelector("[value=e]"));
-    input.value = words;
-    input.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter" }));
+    enter(input, words);
+    input.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", bubbles: isMarimo(input) }));
     this.look();
   }
 
@@ -666,10 +674,12 @@ class Question {
 
   // The open input of this cell, with its prompt; it stays for half a second after the answer.
   get open() {
-    const inputs = this.row.closest(".jp-Cell")?.querySelectorAll("input.jp-Stdin-input") ?? [];
+    const cell = this.row.closest(".jp-Cell") ?? this.row.getRootNode().host?.closest(".marimo-cell");
+    const inputs = cell?.querySelectorAll("input.jp-Stdin-input, input[data-stdin-blocking]") ?? [];
     const input = [...inputs].findLast((each) => !each.closest(".jp-OutputArea-stdin-hiding"));
     if (!input || input.type === "password") return [null, ""];
-    return [input, input.closest(".jp-Stdin")?.querySelector(".jp-Stdin-prompt")?.textContent ?? ""];
+    const prompt = isMarimo(input) ? cell.querySelector(".stdout") : input.closest(".jp-Stdin")?.querySelector(".jp-Stdin-prompt");
+    return [input, prompt?.textContent ?? ""];
   }
 
   // The input for this question's letters; null if there is none.
@@ -680,7 +690,9 @@ class Question {
     const choices = prompt.slice(prompt.lastIndexOf("\n"));
     // after a wrong answer the prompt has other words; the first prompt of a question begins a line
     const isAgain = this.wasOurs && !text.startsWith("\n") && text.endsWith(choices);
-    if (text !== prompt && !isAgain) return null;
+    // the prompt in marimo is longer; it belongs to the question if there is no other
+    const isOnly = isMarimo(input) && this.row.closest(".axe-nb-tree").querySelectorAll(".axe-nb-question").length === 1;
+    if (text !== prompt && !isAgain && !isOnly) return null;
     this.wasOurs = true;
     return input;
   }
@@ -691,11 +703,11 @@ class Question {
     // the browser has scrolled to the input, away from what is asked; the buttons matter most
     const parts = isOpen && !wasOurs ? [this.row, this.box.querySelector(".axe-nb-answers")] : [];
     for (const part of parts) part.scrollIntoView({ block: "nearest" });
-    for (const button of this.box.querySelectorAll("button")) button.disabled = !isOpen;
+    for (const each of this.box.querySelectorAll("button, input")) each.disabled = !isOpen;
     const [input, text] = this.open;
-    if (!this.fills || text !== ARGUMENTS) return;
+    if (!this.fills || !text.endsWith(ARGUMENTS)) return;
     this.fills = false;
-    input.value = this.box.firstElementChild.dataset.arguments;
+    enter(input, this.box.firstElementChild.dataset.arguments);
     input.focus();
   }
 
