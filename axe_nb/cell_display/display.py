@@ -37,25 +37,23 @@ _ordering = threading.RLock()
 def display_mode() -> Literal["live", "static", "off"]:
     """Returns how this cell shows runs: as live trees, as static trees at the end, or not at all.
 
-    Unless the user has set a mode, live trees are shown in marimo and if the kernel can ask for
+    Unless the user has set a mode, live trees are shown in marimo, and in kernels that can ask for
     input, except in tests. They are never shown if the widget packages are missing, or if output is
     captured.
     """
-    shell = get_ipython()
-    magics = shell.magics_manager.registry.get("AxeMagics") if shell else None
+    if (shell := get_ipython()) is None:
+        return "live"
+    magics = shell.magics_manager.registry.get("AxeMagics")
     wanted = str(magics.display) if magics else ""
     if wanted == "off":
         return "off"
     kernel = getattr(shell, "kernel", None)
     needed = map(importlib.util.find_spec, ("ipywidgets", "anywidget"))
-    has_page = shell is None or kernel is not None
-    is_captured = shell is not None and isinstance(shell.display_pub, CapturingDisplayPublisher)
-    if not has_page or is_captured or wanted == "static" or not all(needed):
+    is_captured = isinstance(shell.display_pub, CapturingDisplayPublisher)
+    if kernel is None or is_captured or wanted == "static" or not all(needed):
         return "static"
     # headless runners do not allow input; kernels inherit the variable of pytest
-    is_watched = (
-        getattr(kernel, "_allow_stdin", shell is None) and "PYTEST_VERSION" not in os.environ
-    )
+    is_watched = getattr(kernel, "_allow_stdin", False) and "PYTEST_VERSION" not in os.environ
     return "live" if wanted == "live" or is_watched else "static"
 
 
@@ -106,7 +104,7 @@ class RunView:
             from axe_nb.cell_display.live_tree import LiveTree  # imports what draws it
 
             self._tree = LiveTree(name, stop, speed)
-        elif get_ipython():  # sessions of a marimo app share this process
+        else:
             _static.append(self)
 
     def event(self, event: Event) -> None:
