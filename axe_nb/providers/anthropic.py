@@ -272,6 +272,7 @@ class AnthropicAssembly(Assembly):
             held.update({key: value for key, value in new.items() if value is not None})
 
     def _begin_block(self, index: object, entry: dict[str, Any]) -> dict[str, Any]:
+        streaming.check_parts(len(self._blocks) + 1)
         before = wire.text(self._blocks[-1].get("type")) if self._blocks else ""
         block = dict(entry)
         self._blocks.append(block)

@@ -114,6 +114,7 @@ class OllamaAssembly(Assembly):
                 elif key != "tool_calls" and value is not None:
                     self._message[key] = value
             for call in wire.tables(message.get("tool_calls"), "tool_calls"):
+                streaming.check_parts(len(self._calls) + 1)
                 function = wire.table(call.get("function"))
                 self.show_call(len(self._calls), function.get("name"))
                 if arguments := function.get("arguments"):

@@ -235,6 +235,7 @@ def _add_part(parts: list[Any], part: dict[str, Any]) -> None:
         or wire.text(part.get("type")) not in TEXTUAL
         or any(part.get(key) not in (None, last.get(key)) for key in ("type", "index", "id"))
     ):
+        streaming.check_parts(len(parts) + 1)
         parts.append(dict(part))
         return
     for key, value in part.items():
@@ -325,6 +326,7 @@ class OpenAIAssembly(Assembly):
                     self.show(_read_thought(detail), "reasoning")
         elif key in ("annotations", "executed_tools") and isinstance(value, list):
             entries = message[key] = held if isinstance(held, list) else []
+            streaming.check_parts(len(entries) + len(value))
             entries += value
         else:
             message[key] = value
@@ -356,6 +358,7 @@ class OpenAIAssembly(Assembly):
                 self.show(arguments, "arguments", call.number)
 
     def _begin_call(self) -> _Call:
+        streaming.check_parts(len(self._calls) + 1)
         call = _Call(len(self._calls))
         self._calls.append(call)
         return call

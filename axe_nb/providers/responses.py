@@ -9,7 +9,7 @@ from axe_nb.agents.provider_table import SEARCH
 from axe_nb.errors import ProviderError
 from axe_nb.messages import DeltaKind, Message, Request, Response, ToolCall, Usage, dump
 from axe_nb.pictures.picture import Picture, split_parts
-from axe_nb.providers import server_tools, wire
+from axe_nb.providers import server_tools, streaming, wire
 from axe_nb.providers.http import INCLUDE, SUMMARY, HttpProvider, encode_messages
 from axe_nb.providers.output_schema import name_form
 from axe_nb.providers.protocol import OnDelta
@@ -299,6 +299,7 @@ class ResponsesAssembly(Assembly):
 
     def _begin(self, key: object, entry: dict[str, Any]) -> None:
         self._items[key] = entry
+        streaming.check_parts(len(self._items))
         if entry.get("type") == "function_call" and key not in self._calls:
             self._calls[key] = len(self._calls)
             self.show_call(self._calls[key], entry.get("name"))

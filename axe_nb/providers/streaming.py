@@ -156,6 +156,12 @@ def _join_halves(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
+def check_parts(count: int) -> None:
+    """Raises ProviderError if a reply has too many blocks or calls."""
+    if count > 10_000:
+        raise ProviderError("server", "the reply has more than 10000 parts")
+
+
 def append_text(entry: dict[str, Any], key: str, piece: str) -> None:
     """Appends to the text `entry[key]` in constant time; call `settle` to get plain strings."""
     held = entry.get(key)
