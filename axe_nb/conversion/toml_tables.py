@@ -39,7 +39,7 @@ def line_of(text: str, path: tuple[str, ...], entry: str = "", number: int = 0) 
     of tables, `number` is the number of the table, from 1; 0 means any table.
     """
     table: tuple[str, ...] = ()
-    tables = 0
+    tables = failures = 0
     line, statement = 1, ""
     for last, more in enumerate(text.split("\n"), 1):
         opened = _OPENED.match(statement)  # the statement began in an earlier line
@@ -48,8 +48,11 @@ def line_of(text: str, path: tuple[str, ...], entry: str = "", number: int = 0) 
             continue
         try:
             parsed = tomllib.loads(statement)
-        except (ValueError, RecursionError):
-            continue  # the statement goes on in the next line
+        except (ValueError, RecursionError):  # the statement goes on in the next line
+            failures += 1
+            if failures > 1000:  # a list of thousands of lists, made to take time
+                return None
+            continue
         if statement.lstrip().startswith("["):
             keys: list[str] = []
             node: Any = parsed
@@ -74,8 +77,21 @@ def line_of(text: str, path: tuple[str, ...], entry: str = "", number: int = 0) 
     return None
 
 
+MAX_PARTS = 32
+"""Maximum number of parts in a dotted key; for long keys, `tomllib` needs quadratic memory."""
+
+_LONG_KEY = re.compile(
+    r"""(?:^|[\[{,])[ \t]*+(?:(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+)"""
+    rf"{{{MAX_PARTS}}}",
+    re.MULTILINE,
+)
+
+
 def parse_toml(text: str) -> dict[str, Any]:
     """Parses TOML text. Raises ValueError if the text is invalid or nested too deeply."""
+    if found := _LONG_KEY.search(text):
+        line = text.count("\n", 0, found.end()) + 1
+        raise ValueError(f"a key with more than {MAX_PARTS} parts (at line {line}, column 1)")
     try:
         return tomllib.loads(text)
     except RecursionError:

@@ -54,6 +54,7 @@ CHUNK = 65536
 MAX_LISTED, MAX_PAGES = 10_000, 1000  # tools, and pages of tools, to read from one server
 MAX_DESCRIPTION, MAX_SCHEMA, MAX_DEPTH = 4096, 65536, 64  # characters, and levels of a schema
 MAX_MESSAGE = 16 * 1024 * 1024  # bytes; a server that sends a longer message is stopped
+MAX_ASKED = 100  # requests by a server whose answers it has not read; then it is stopped
 
 ID = re.compile(rb'"id"\s*:\s*(\d{1,15})\b')
 ERROR = re.compile(rb"\s*[\w.]{0,99}(Error|Exception)\b.{0,99}: ")
@@ -397,6 +398,8 @@ class Program:
         self.from_session, self.to_server = anyio.create_memory_object_stream[Any](0)
         self._gone = (anyio.ClosedResourceError, anyio.BrokenResourceError)
         self._loop, self._lose = asyncio.get_running_loop(), lose
+        self._asked = 0
+        """Number of requests by the server whose answers have not been written."""
         (stdin, self._input), (messages, stdout), (errors, stderr) = os.pipe(), os.pipe(), os.pipe()
         self._writing = threading.Lock()
         """Lock held by a writing thread, which blocks if the server does not read."""
@@ -448,6 +451,10 @@ class Program:
                     code, told = mcp_types.PARSE_ERROR, "the answer could not be read"
                     error = mcp_types.ErrorData(code=code, message=told)
                     message = mcp_types.JSONRPCError(jsonrpc="2.0", id=int(found[1]), error=error)
+                self._asked += hasattr(message, "method") and hasattr(message, "id")
+                if self._asked > MAX_ASKED:
+                    self.fault = f"it sent {MAX_ASKED} requests without reading an answer"
+                    break
                 try:
                     _run_on(self._loop, self.to_session.send(SessionMessage(message)))
                 except self._gone:
@@ -470,6 +477,7 @@ class Program:
             async for message in self.to_server:
                 line = message.message.model_dump_json(by_alias=True, exclude_unset=True)
                 await in_thread(send, line.encode() + b"\n")
+                self._asked -= not hasattr(message.message, "method")
         await self._end()
 
     def _close_input(self) -> bool:

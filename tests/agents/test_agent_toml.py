@@ -1,5 +1,6 @@
 """What a mistake in an agent's TOML is told as: its key, its line, its file, the next step."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -185,6 +186,12 @@ def test_the_line_of_a_key_below_a_long_text_is_found_in_one_pass() -> None:
     """A text that is parsed again for every line of it would take hours here."""
     text = 'system_prompt = """\n' + "a line of the prompt\n" * 40_000 + '"""\nmodle = "x"\n'
     assert line_of(text, ("modle",)) == 40_003
+
+
+def test_no_list_of_many_lines_takes_long() -> None:
+    began = time.process_time()
+    assert line_of("x = [\n" + "[],\n" * 200_000 + "]\ny = 1\n", ("y",)) is None
+    assert time.process_time() - began < 5
 
 
 @settings(deadline=None)

@@ -394,3 +394,18 @@ def test_a_value_nested_however_deep_hides_nothing(depth: int, clone: Path) -> N
     put("axe/agents/worker.toml", f'{text}mode = "auto"\ntools = ["run_command"]\n')
     with pytest.raises(ConfigError):
         axe_nb.run("worker", "go")
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "{} = 1", '"\\"".{} = 1', "[{}]", '[["\\\\". {}]]', "x = {{'y' = 1, \t{} = 1}}",
+        'x = [{{"".{} = 1}}]',
+    ],
+)  # fmt: skip
+def test_a_key_of_thousands_of_parts_is_refused_at_once(clone: Path, written: str) -> None:
+    agent = put_agent()
+    agent.write_text(agent.read_text() + written.format(".".join(["a"] * 2_000)) + "\n")
+    with pytest.raises(ConfigError, match="a key with more than 32 parts") as caught:
+        axe_nb.run("worker", "go")
+    assert "line 3" in str(caught.value)

@@ -24,7 +24,7 @@ TREE = {
 }
 NAMES = (
     "echo", "tree", "fail", "die", "hang", "big", "large", "lie", "flood", "write", "environ",
-    "spawn", "picture", "data", "ask", "pid", "cancelled",
+    "spawn", "picture", "data", "ask", "nag", "pid", "cancelled",
 )  # fmt: skip
 LIST_CHANGED = '{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\n'
 
@@ -107,6 +107,9 @@ def call(number, name, arguments):
         send({"id": "roots", "method": "roots/list"})
         answers = [json.loads(sys.stdin.readline()) for _ in range(2)]
         return json.dumps(["error" in answer for answer in answers])
+    if name == "nag":
+        while True:
+            send({"id": "mine", "method": "roots/list"})
     raise ValueError(name)
 
 

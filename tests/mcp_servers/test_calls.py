@@ -92,14 +92,15 @@ def test_a_cancelled_call_is_cancelled_in_the_server_too() -> None:
 
 
 def test_what_a_server_sends_is_bounded_and_harms_no_run() -> None:
-    calls = [call(f"raw__{name}") for name in ("large", "big", "lie", "flood", "lie")]
+    calls = [call(f"raw__{name}") for name in ("large", "big", "nag", "lie", "flood", "lie")]
     with stage() as on:
         result = play(on, caller(*calls, mcp_servers={"raw": raw("chatty")}))
     [large] = texts(result, 0)
     assert large.startswith("xxx")
     assert len(large) < 70_000
     assert "it sent a message larger than 16 MB" in texts(result, 1)[0]
-    told = [texts(result, turn) for turn in range(2, 5)]
+    assert "it sent 100 requests without reading an answer" in texts(result, 2)[0]
+    told = [texts(result, turn) for turn in range(3, 6)]
     assert told == [["truth"], ["after the flood"], ["truth"]]
 
 

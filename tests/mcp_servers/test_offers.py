@@ -51,7 +51,7 @@ def ended() -> Any:
 
 def test_an_agent_has_all_tools_of_a_server_or_those_that_it_names() -> None:
     with stage() as on:
-        assert len(offer(on)) == 17
+        assert len(offer(on)) == 18
         assert list(offer(on, tools=("raw__pid", "grep"))) == ["raw__pid", "grep"]
 
 
@@ -60,7 +60,7 @@ def test_permissions_are_those_of_tools_that_write_unless_the_user_says_that_the
     some = {"raw": raw(read_only=["echo"])}
     with stage() as on:
         assert list(offer(on, mode="plan", mcp_servers=some)) == ["raw__echo"]
-        assert len(offer(on, mode="plan", mcp_servers={"raw": raw(read_only=True)})) == 17
+        assert len(offer(on, mode="plan", mcp_servers={"raw": raw(read_only=True)})) == 18
         fields = {"mode": "ask", "mcp_servers": some}
         result = play(on, caller(call("raw__echo", text="x"), call("raw__pid"), **fields))
         assert texts(result, 0) == ["x"]
@@ -133,7 +133,7 @@ def test_doctor_tries_each_server(project: Path) -> None:
     session.define(agent("own", "done", mcp_servers={"bad": raw("crash")}))
     found = {finding.what: finding for finding in diagnose(None)}
     assert found["mcp raw"].state == "right"
-    assert found["mcp raw"].message.startswith("17 tools: echo, tree, fail, die, hang and 12 more")
+    assert found["mcp raw"].message.startswith("18 tools: echo, tree, fail, die, hang and 13 more")
     bad = found["mcp bad"]
     assert bad.state == "wrong"
     assert "exited with code 3" in bad.message
