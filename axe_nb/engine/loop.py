@@ -104,7 +104,8 @@ class Run:
         try:
             with inside_run():
                 async with scope.clock.timeout:
-                    refused = await self.dispatch.authorizer.find_refused(plan.to_permit)
+                    tools = (plan.toolset.tools[spec.name] for spec in self.tools if spec.entry)
+                    refused = await self.dispatch.authorizer.find_refused(tools)
                     self.tools = tuple(spec for spec in self.tools if spec.name not in refused)
                     for name, why in refused.items():
                         self.warnings.append(f"{name} was not offered to the model: {why}")

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 
 from axe_nb.agents.agent import Agent, find_place
 from axe_nb.agents.files import expand_home
-from axe_nb.agents.names import ANY, is_address, parse_model
+from axe_nb.agents.names import parse_model
 from axe_nb.agents.prompt import (
     NO_PROMPT,
     Briefing,
@@ -23,7 +23,7 @@ from axe_nb.agents.prompt import (
     confine,
     fill_in,
 )
-from axe_nb.agents.provider_table import SEARCH, SERVER_TOOLS
+from axe_nb.agents.provider_table import SERVER_TOOLS
 from axe_nb.agents.trust import COMMANDS
 from axe_nb.agents.user_config import Config, config_dir
 from axe_nb.engine.scope import Env, RunScope
@@ -41,7 +41,7 @@ from axe_nb.scripting.rules import Script, ScriptFunction, ScriptNotFound
 from axe_nb.text import quote
 from axe_nb.threads import in_thread
 from axe_nb.tools.output_form import Output, make_output
-from axe_nb.tools.tool import Guard, Job, Tool, ToolOutput
+from axe_nb.tools.tool import Job, Tool, ToolOutput
 
 Needed: TypeAlias = Literal["key", "provider", "nothing"]
 """Settings that a plan requires: the API key for a run, the provider for a dry run, or nothing."""
@@ -127,8 +127,6 @@ class Plan:
     """The complete prompt that the agent will receive (B-8)."""
     pictures: tuple[Picture, ...]
     missing: tuple[str, ...]
-    to_permit: tuple[Tool, ...] = ()
-    """Tools of the model's server that need approval before they are offered."""
 
     @property
     def agent(self) -> Agent:
@@ -202,7 +200,7 @@ async def make_plan(scope: RunScope, job: Job) -> Plan:
         except TimeoutError:
             offered = ServerTools(warnings=("the MCP servers did not start in time",))
     briefing = replace(briefing, warnings=(*briefing.warnings, *offered.warnings))
-    toolset, to_permit = _make_toolset(scope, provider, offered.tools)
+    toolset = _make_toolset(scope, provider, offered.tools)
     asked = job.asked
     if asked is None:  # a file's picture already in the conversation is not repeated
         room = PictureRoom(agent.limits.max_picture_bytes, provider.name)
@@ -214,7 +212,7 @@ async def make_plan(scope: RunScope, job: Job) -> Plan:
     return Plan(
         scope=scope, job=job, provider=provider, model=model, briefing=briefing, toolset=toolset,
         output=output, prompt=asked.text, pictures=asked.pictures,
-        missing=tuple(_find_missing(scope, toolset)), to_permit=to_permit,
+        missing=tuple(_find_missing(scope, toolset)),
     )  # fmt: skip
 
 
@@ -258,9 +256,7 @@ def _require_sandbox(env: Env, agents: tuple[Agent, ...], workdir: Path) -> None
         raise ConfigError(problem, hint=f"remove the key {off}")
 
 
-def _make_toolset(
-    scope: RunScope, provider: Provider, of_servers: Sequence[Tool]
-) -> tuple[Toolset, tuple[Tool, ...]]:
+def _make_toolset(scope: RunScope, provider: Provider, of_servers: Sequence[Tool]) -> Toolset:
     agents = scope.env.agents
 
     def describe(name: str) -> str:
@@ -270,7 +266,6 @@ def _make_toolset(
 
     tools = find_tools(scope.agent, scope.env.tools, of_servers, describe)
     offered: list[ToolSpec] = []
-    to_permit: list[Tool] = []
     for tool in tools.values():
         is_too_deep = tool.effect == "delegate" and scope.depth >= scope.max_depth(tool)
         if is_too_deep or not scope.policy.offers(tool):
@@ -282,33 +277,14 @@ def _make_toolset(
             if scope.meter.caps_cost and not is_priced:
                 problem = f"limits.max_cost cannot be enforced with {tool.name}"
                 raise make_price_error(model, problem)
-            is_permitted, entry = _make_entry(scope, tool, provider)
+            options = scope.agent.params.get(SERVER_TOOLS, {}).get(tool.name, {})
+            url = getattr(provider, "base_url", "")
+            entry = make_entry(provider.name, url, tool.name, options)
+            if not entry:
+                raise _make_server_error(scope.agent, tool.name, provider)
             spec = replace(spec, entry=entry)
-            to_permit += [] if is_permitted else [tool]
         offered.append(spec)
-    return Toolset(tools, tuple(offered)), tuple(to_permit)
-
-
-def _make_entry(scope: RunScope, tool: Tool, provider: Provider) -> tuple[bool, Mapping[str, Any]]:
-    """Returns whether a server tool needs no approval, and the tool's entry in a request.
-
-    Except in plan mode, a search that can be limited to allowed hosts needs no approval (D-50).
-    """
-    policy, agent = scope.policy, scope.agent
-    server = provider.name, getattr(provider, "base_url", "")
-    options = agent.params.get(SERVER_TOOLS, {}).get(tool.name, {})
-    is_permitted = policy.decide(tool, Guard(host=ANY))[0] == "allow"
-    if not is_permitted and tool.name == SEARCH and policy.mode != "plan":
-        listed = dict.fromkeys(host for one in policy.agents for host in one.allowed_hosts)
-        hosts = [one for one in listed if policy.decide(tool, Guard(host=one))[0] == "allow"]
-        names = [host.removeprefix("*.") for host in hosts]
-        domains = [name for name in names if "." in name and not is_address(name)]
-        if domains and (limited := make_entry(*server, SEARCH, options, domains)):
-            return True, limited
-    entry = make_entry(*server, tool.name, options)
-    if not entry:
-        raise _make_server_error(agent, tool.name, provider)
-    return is_permitted, entry
+    return Toolset(tools, tuple(offered))
 
 
 def _make_server_error(agent: Agent, tool: str, provider: Provider) -> ConfigError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeAlias
@@ -39,39 +39,23 @@ RESPONSES = (
 
 
 def make_entry(
-    protocol: str, base_url: str, name: str, options: Mapping[str, Any], domains: Sequence[str] = ()
+    protocol: str, base_url: str, name: str, options: Mapping[str, Any]
 ) -> dict[str, Any] | None:
     """Returns a tool's entry for a request's `tools`, or None if the server cannot offer the tool.
 
-    `name` is `web_search`, or a vendor's own tool name; `options` are its settings. `domains`, if
-    any, restricts searches to these hosts and their subdomains, as far as `options` allow them.
+    `name` is `web_search`, or a vendor's own tool name; `options` are its settings.
     """
-    filters = options if protocol == "anthropic" else wire.table(options.get("filters"))
-    own = () if filters.get("blocked_domains") else filters.get("allowed_domains") or domains
-    limit = list(dict.fromkeys([*_list_below(own, domains), *_list_below(domains, own)]))
-    if domains and not limit and protocol in ("anthropic", "responses"):
-        return None
-    limited = {**filters, "allowed_domains": limit}
     if protocol == "anthropic":
         kind = ANTHROPIC.get(name, name)
         # not called from code that the model writes: the reply then has all results
         direct = {"allowed_callers": ["direct"]} if name == SEARCH else {}
-        entry = {"type": kind, "name": re.sub(r"_\d{8}$", "", kind), **direct, **options}
-        return {**entry, **limited} if domains else entry
-    if protocol == "responses" and domains:
-        return {"type": name, **options, "filters": limited}
+        return {"type": kind, "name": re.sub(r"_\d{8}$", "", kind), **direct, **options}
     if protocol == "openai" and name == SEARCH:
         kind = CHAT.get(urlsplit(base_url).hostname or "", "")
-        return {"type": kind, **options} if kind and not domains else None
+        return {"type": kind, **options} if kind else None
     # a script model has no server, and an unknown endpoint has only recorded replies
     takes_any = protocol in ("openai", "responses", "script", "unknown")
     return {"type": name, **options} if takes_any else None
-
-
-def _list_below(these: Sequence[Any], those: Sequence[Any]) -> list[str]:
-    """Returns the domains in `these` that equal a domain in `those` or are subdomains of one."""
-    ends = tuple(f".{one}" for one in those)
-    return [one for one in these if isinstance(one, str) and f".{one}".endswith(ends)]
 
 
 def read_anthropic(blocks: Iterable[Mapping[str, Any]]) -> Found:
