@@ -9,7 +9,6 @@ and any error. The cells share this process, so they can write such lines, too.
 
 from __future__ import annotations
 
-import asyncio
 import io
 import json
 import os
@@ -47,10 +46,10 @@ def main(task: str, folder: str, level: str) -> None:
     os.dup2(nowhere, 2)
     report.write(READY)
     report.flush()
-    asyncio.run(_run_cells(shell, cells, report))
+    _run_cells(shell, cells, report)
 
 
-async def _run_cells(shell: Any, cells: list[str], report: IO[bytes]) -> None:
+def _run_cells(shell: Any, cells: list[str], report: IO[bytes]) -> None:
     errors: list[dict[str, Any]] = []
 
     def keep_error(kind: type, error: object, lines: list[str]) -> None:
@@ -62,17 +61,7 @@ async def _run_cells(shell: Any, cells: list[str], report: IO[bytes]) -> None:
     for source in cells:
         errors.clear()
         with redirect_stdout(io.StringIO()) as printed:
-            broken = None
-            try:
-                transformed = shell.transform_cell(source)
-            except Exception:
-                transformed, broken = source, sys.exc_info()
-            result = await shell.run_cell_async(
-                source, store_history=True, transformed_cell=transformed,
-                preprocessing_exc_tuple=broken,
-            )  # fmt: skip
-            shell.events.trigger("post_execute")
-            shell.events.trigger("post_run_cell", result)
+            shell.run_cell(source, store_history=True)
         text = printed.getvalue()[-KEPT:]
         outputs = [{"output_type": "stream", "name": "stdout", "text": text}, *errors[-1:]]
         report.write(json.dumps(outputs).encode() + b"\n")
