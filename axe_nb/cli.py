@@ -91,10 +91,10 @@ def _act(name: str, chosen: argparse.Namespace) -> int:
             _write("\n".join(map(str, found)))
             return 1 if any(finding.state == "wrong" for finding in found) else 0
         case _:
-            found = actions.make_output(name, chosen)
-            if isinstance(found, axe_nb.RunResult):
-                found = as_text(found, name=f"axe_nb.load({chosen.words[0]})")
-            _write(str(found))
+            made = actions.make_output(name, chosen)
+            if isinstance(made, axe_nb.RunResult):
+                made = as_text(made, name=f"axe_nb.load({chosen.words[0]})")
+            _write(str(made))
     return 0
 
 
