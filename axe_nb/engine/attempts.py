@@ -35,33 +35,15 @@ missing, and ConfigError if the provider is not set up.
 """
 
 
-class Partial:
-    """Collects a streamed response, and emits an event for each piece."""
-
-    def __init__(self, emit: Emit, run: str, turn: int, attempt: int) -> None:
-        self.deltas: list[Delta] = []
-        """All pieces received so far; empty once the response is complete."""
-        self._emit, self._place = emit, (run, turn, attempt)
-
-    @property
-    def text(self) -> str:
-        return "".join(delta.text for delta in self.deltas if delta.kind == "text")
-
-    def add(self, delta: Delta) -> None:
-        """Adds a piece of the response; never blocks or raises an error."""
-        self.deltas.append(delta)
-        self._emit(TextDelta(*self._place, delta.text, delta.kind, delta.call, delta.name))
-
-
 class Attempts:
     """Sends the requests of a run to its provider, with retries after temporary failures."""
 
     def __init__(self, plan: Plan) -> None:
         self.scope, self.provider = plan.scope, plan.provider
         self._is_streamed = plan.is_streamed
-        self._emit = plan.scope.env.emit if plan.streams else discard
-        self.partial = Partial(discard, plan.scope.id, 0, 0)
-        """The pieces of the latest response that have arrived so far."""
+        self._emit: Emit = plan.scope.env.emit if plan.streams else discard
+        self.deltas: list[Delta] = []
+        """The pieces of the latest response that have arrived; empty once it is complete."""
         self.exchanges: list[Exchange] = []
         find_virtual = getattr(plan.provider, "is_virtual", None)
         self.is_virtual = bool(find_virtual and find_virtual(parse_model(plan.agent.model)[1]))
@@ -124,9 +106,15 @@ class Attempts:
         return await self.scope.env.prices.find_cost(model, usage) or 0.0
 
     def begin(self, request: Request) -> OnDelta | None:
-        """Resets `partial`. Returns its `add` method, or None if responses are not streamed."""
-        self.partial = Partial(self._emit, self.scope.id, turn_of(request.place), request.attempt)
-        return self.partial.add if self._is_streamed else None
+        """Returns a new receiver for pieces of a response; None if responses are not streamed."""
+        deltas = self.deltas = list[Delta]()
+        place = self.scope.id, turn_of(request.place), request.attempt
+
+        def add(delta: Delta) -> None:
+            deltas.append(delta)
+            self._emit(TextDelta(*place, delta.text, delta.kind, delta.call, delta.name))
+
+        return add if self._is_streamed else None
 
     async def _ask(self, request: Request) -> Response:
         """Sends a request to the provider, and records the exchange even if the request fails."""
@@ -161,7 +149,7 @@ class Attempts:
                 request, protocol=self.provider.name,
                 refused=tuple(sorted(log.refused)), server=log.server, streaming=log.streaming,
                 response=response, error=error,
-                deltas=tuple(self.partial.deltas) if scope.env.cassette is not None else (),
+                deltas=tuple(self.deltas) if scope.env.cassette is not None else (),
                 was_last=is_last, cut="timeout" if cut and scope.clock.is_late else cut,
                 cost=response.usage.cost if response else None,
             )  # fmt: skip

@@ -167,7 +167,8 @@ class Run:
     @property
     def text(self) -> str:
         """The model's latest text, even if its response is incomplete."""
-        return self._attempts.partial.text or self.answer
+        pieces = (delta.text for delta in self._attempts.deltas if delta.kind == "text")
+        return "".join(pieces) or self.answer
 
     @property
     def turns(self) -> int:
@@ -211,7 +212,7 @@ class Run:
             self.answer = error.partial_text or self.answer
             raise
         # even if the time is up before the response arrives on the virtual clock
-        self._attempts.partial.deltas.clear()
+        self._attempts.deltas.clear()
         if response.seconds:  # of a script with a virtual clock (D-36)
             scope.clock.forward(scope.clock.ahead + response.seconds)
         is_last = closing or bool(asked)
