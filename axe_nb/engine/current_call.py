@@ -5,7 +5,6 @@ The call is held in a context variable, which tasks and threads of `in_thread` i
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -15,15 +14,6 @@ from axe_nb.tools.tool import ToolContext
 
 _caller: ContextVar[ToolContext | None] = ContextVar("axe_nb_caller")
 """Context of the current tool call; None outside of tools, and unset outside of runs."""
-
-
-def _leave_run() -> None:
-    global _caller
-    _caller = ContextVar("axe_nb_caller")
-
-
-if hasattr(os, "register_at_fork"):  # a forked process does not continue the run
-    os.register_at_fork(after_in_child=_leave_run)
 
 
 def is_inside() -> bool:
