@@ -136,10 +136,6 @@ async def run_command(ctx: ToolContext, command: str, timeout: float = SECONDS) 
         raise ToolError(problem)
     if not timeout > 0:
         raise ToolError("timeout must be more than 0 seconds")
-    if not ctx.workdir.is_dir():
-        raise ToolError(
-            f"Working directory not found: {ctx.workdir}. Create it, or set another workdir"
-        )
     seconds = min(timeout, MAX_SECONDS)
     try:
         sandbox = await in_thread(choose_sandbox, (ctx.agent, *ctx.above), ctx.workdir, ctx.sources)

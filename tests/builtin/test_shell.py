@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from axe_nb.agents.agent import Agent
 from axe_nb.builtin.shell import program_of
 from axe_nb.threads import in_thread
+from axe_nb.tools.tool import CallSite
 from tests.calls import answer, failure, run, tool
 from tests.sandbox.cages import ends, unique
 from tests.waiting import eventually
@@ -45,9 +47,13 @@ def test_a_command_that_fails_is_an_error_with_its_output(tmp_path: Path) -> Non
     (tmp_path / "x").touch()
     assert "exit code 126: permission to run it was denied" in failure(RUN, tmp_path, command="./x")
     assert failure(RUN, tmp_path, command="kill -TERM $$") == "command was terminated by signal 15"
-    assert "Working directory not found" in failure(RUN, tmp_path / "no", command="true")
     for timeout in (0, -1, "nan"):
         assert "timeout" in failure(RUN, tmp_path, command="true", timeout=timeout)
+    assert RUN.guard is not None
+    site = CallSite(agents=(Agent("a", "script/a"),), workdir=tmp_path / "no")
+    guard = RUN.guard({"command": "true"}, site)
+    assert guard is not None
+    assert (guard.floor, "no cannot be used: No such file" in guard.reason) == ("deny", True)
 
 
 @pytest.mark.req("X-35")
