@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import copyreg
 import json
 import os
 import re
 from collections.abc import Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from axe_nb.agents.data_files import write_data
@@ -68,14 +65,6 @@ def name_run(agent: str, model: str) -> str:
     return agent or model or NO_AGENT
 
 
-def freeze(table: Mapping[str, Any]) -> MappingProxyType[str, Any]:
-    """Returns an immutable copy of a mapping; the copy itself can be copied and pickled."""
-    return table if isinstance(table, MappingProxyType) else MappingProxyType({**table})
-
-
-copyreg.pickle(MappingProxyType, lambda table: (freeze, ({**table},)))
-
-
 def make_metadata(id: str, depth: int, usage: Usage) -> dict[str, str]:
     """Returns a child run's id, token count and depth as strings for `metadata` (D-34)."""
     return {"task_id": id, "token_estimate": str(usage.total), "depth": str(depth)}
@@ -117,7 +106,7 @@ class RunResult:
     """The conversation, as sent to and received from the model."""
     files_read: tuple[str, ...] = ()
     files_modified: tuple[str, ...] = ()
-    metadata: Mapping[str, str] = field(default_factory=partial(freeze, {}))
+    metadata: Mapping[str, str] = field(default_factory=dict)
     """Metadata that the delegation tool adds to a child run (D-34); `task_id` is the run's id."""
     warnings: tuple[str, ...] = ()
     """Problems that did not stop the run, such as load warnings or a truncated reply."""
@@ -147,9 +136,6 @@ class RunResult:
     nothing is kept."""
     cause: AxeError | None = field(default=None, repr=False, compare=False)
     """The exception that `error` reports; None if there is none."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "metadata", freeze(self.metadata))
 
     __dir__ = hide_in_tab(
         "afork", "call_id", "cause", "definitions", "duration_ms", "exchanges", "exit_code",

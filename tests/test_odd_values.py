@@ -85,7 +85,7 @@ def test_a_name_or_path_of_another_type_is_told_in_one_line(wrong: Any) -> None:
         assert "\n" not in caught.value.message
 
 
-def test_the_metadata_of_a_child_cannot_be_changed_and_travels() -> None:
+def test_the_metadata_of_a_child_travels() -> None:
     @axe_nb.script("lead")
     def lead(request: Any) -> Any:
         if request.turn > 1 or len(request.messages) > 1:
@@ -95,8 +95,6 @@ def test_the_metadata_of_a_child_cannot_be_changed_and_travels() -> None:
     agent = Agent("lead", "script/lead", tools=["subagent"])
     child = axe_nb.run(agent, "go", display=False).children[0]
     assert child.metadata["task_id"] == "0.1"
-    with pytest.raises(TypeError):
-        child.metadata["task_id"] = "9"  # type: ignore[index]
     for twin in (copy.deepcopy(child), pickle.loads(pickle.dumps(child))):
         assert twin == child
         assert json.dumps(twin.to_dict()) == json.dumps(child.to_dict())
