@@ -138,9 +138,9 @@ class RunResult:
     """The exception that `error` reports; None if there is none."""
 
     __dir__ = hide_in_tab(
-        "afork", "call_id", "cause", "definitions", "duration_ms", "exchanges", "exit_code",
-        "from_dict", "id", "log", "metadata", "origin", "pictures", "place", "retries",
-        "stop_reason", "task", "times", "to_dict", "to_json", "undo_id",
+        "afork", "call_id", "cause", "definitions", "duration_ms", "exchanges", "from_dict", "id",
+        "log", "metadata", "origin", "pictures", "retries", "stop_reason", "task", "times",
+        "to_dict", "to_json", "undo_id",
     )  # fmt: skip
 
     def __hash__(self) -> int:
@@ -190,11 +190,6 @@ class RunResult:
     def total_cost(self) -> float | None:
         """Cost of this run and all its descendants in US dollars; None if any cost is unknown."""
         return add_costs(result.cost for result in self.walk())
-
-    @property
-    def exit_code(self) -> int:
-        """Exit code of the command line for this result."""
-        return self.cause.exit_code if self.cause else EXIT_CODES[self.status]
 
     def walk(self) -> Iterator[RunResult]:
         """Yields this result and the results of all its descendants, depth first, in call order."""
@@ -285,17 +280,10 @@ class RunResult:
             failure: AxeError = copy(self.cause)
         else:
             hint = NEXT_STEPS.get(self.status, "")
-            failure = RunError(self.error or self.status, exit_code=self.exit_code, hint=hint)
-        failure.place = self.place
+            code = EXIT_CODES[self.status]
+            failure = RunError(self.error or self.status, exit_code=code, hint=hint)
+        failure.place = describe_end(self)
         raise failure
-
-    @property
-    def place(self) -> str:
-        """Agent and turn in which the run ended, with an HTTP status that its error omits."""
-        who = f"agent {self.agent}" if self.agent else f"model {self.model}"
-        status = getattr(self.cause, "status", None) or 0
-        is_new = status >= 300 and str(status) not in (self.error or "")
-        return f"in {who}, turn {max(self.turns, 1)}" + f" (HTTP status {status})" * is_new
 
     def to_dict(self, *, full: bool = False) -> dict[str, Any]:
         """Converts the result and its children to JSON types.
@@ -338,6 +326,14 @@ class RunResult:
             "tool_calls": self.tool_calls,
         }  # fmt: skip
         return json.dumps(line, ensure_ascii=False)
+
+
+def describe_end(result: RunResult) -> str:
+    """Names the agent and turn in which a run ended, and an HTTP status that its error omits."""
+    who = f"agent {result.agent}" if result.agent else f"model {result.model}"
+    status = getattr(result.cause, "status", None) or 0
+    is_new = status >= 300 and str(status) not in (result.error or "")
+    return f"in {who}, turn {max(result.turns, 1)}" + f" (HTTP status {status})" * is_new
 
 
 # Places: `0.2/3` is the third turn of run `0.2`, the child of the root's second call.

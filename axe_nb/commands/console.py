@@ -12,7 +12,7 @@ from axe_nb.commands.parser import Options
 from axe_nb.errors import AxeError, ConfigError, ProviderError, RunError
 from axe_nb.events import Event, RunStarted
 from axe_nb.pictures.picture import Picture
-from axe_nb.results import RunResult, name_run
+from axe_nb.results import RunResult, describe_end, name_run
 from axe_nb.secrets import find_filter
 from axe_nb.session.portal import run_and_wait
 from axe_nb.session.runs import RunHandle, RunRequest
@@ -166,7 +166,7 @@ def check_end(result: RunResult, options: Options, name: str) -> None:
     elif result.status != raises and not is_expected(result.cause, raises):
         message = f"the run ended with status {result.status}, expected {raises} (--raises)"
         failure = RunError(message, exit_code=1)
-        failure.place = result.place
+        failure.place = describe_end(result)
         raise failure
     if (expected := options.overrides.expect) is not None:
         from axe_nb.expectations import check  # late, as most runs have none

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import axe_nb
-from axe_nb import Agent, Request, RunResult, ToolCall, call
+from axe_nb import Agent, AxeError, Request, RunResult, ToolCall, call
 from axe_nb.agents.agent_tables import SubAgentsConfig
 from axe_nb.engine.person import AskPerson
 from axe_nb.events import Emit, Event, RunFinished, RunStarted, ToolFinished, ToolStarted
@@ -52,6 +52,15 @@ def keeping(name: str, *replies: Any, **fields: Any) -> tuple[list[Request], Age
         return model(request)
 
     return sent, agent(name, kept, **fields)
+
+
+def exit_code(result: RunResult) -> int:
+    """The code that the command line exits with after this run."""
+    try:
+        result.raise_for_status()
+    except AxeError as error:
+        return error.exit_code
+    return 0
 
 
 def failed(name: str, why: str) -> str:

@@ -13,6 +13,7 @@ from axe_nb.tools.tool import ToolContext
 from tests.engine.in_process import (
     agent,
     ask,
+    exit_code,
     failed,
     heard,
     keeping,
@@ -164,7 +165,7 @@ def test_a_child_that_cannot_be_made_is_a_fault_of_the_call_only(
     [answer] = heard(result)
     assert answer.is_error
     assert answer.content.startswith(f'Error: sub-agent "child" failed - {why}')
-    assert (result.text, result.exit_code) == ("alone", 0)
+    assert (result.text, exit_code(result)) == ("alone", 0)
 
 
 PASSING = ("auth", "rate_limit", "server", "overloaded", "bad_request", "timeout")
@@ -193,7 +194,7 @@ def test_a_childs_failing_model_is_told_to_the_parent_and_not_tried_again(
     if isinstance(fault, ProviderError):
         assert answer.content == failed("child", why)
     assert len(sent) == 1
-    assert (result.status, result.text, result.exit_code) == ("completed", "without", 0)
+    assert (result.status, result.text, exit_code(result)) == ("completed", "without", 0)
     assert result.children[0].status == "error"
 
 

@@ -20,6 +20,7 @@ from tests.engine.in_process import (
     ask,
     check_events,
     check_history,
+    exit_code,
     failed,
     heard,
     lead,
@@ -152,7 +153,7 @@ def test_a_child_timeout_is_told_to_the_parent_which_goes_on(seconds: float, sho
 def test_a_child_has_no_more_time_than_its_run(setting: float) -> None:
     played = stage(lead(ask("hanging"), timeout=setting), agent("hanging", for_ever))
     result = played.play(timeout=0.8)
-    assert (result.status, result.error, result.exit_code) == ("timeout", "timeout after 0.8s", 3)
+    assert (result.status, result.error, exit_code(result)) == ("timeout", "timeout after 0.8s", 3)
     [child] = result.children
     assert (child.status, child.error) == ("timeout", "timeout after 0.8s"), "the run's own setting"
     with pytest.raises(RunError, match=r"(?m)^timeout after 0\.8s$"):

@@ -16,6 +16,7 @@ from tests.engine.in_process import (
     agent,
     check_events,
     check_history,
+    exit_code,
     heard,
     keeping,
     play,
@@ -115,7 +116,7 @@ def test_the_51st_request_is_not_sent_and_the_calls_of_the_50th_are_not_run(
     assert (result.status, result.turns, result.tool_calls) == ("max_turns", 50, 49)
     assert result.error == "agent exceeded maximum conversation turns (50)"
     assert result.text == "turn 49", "the last text that it said"
-    assert result.exit_code == 1
+    assert exit_code(result) == 1
     with pytest.raises(RunError, match=r"^agent exceeded maximum conversation turns \(50\)\n") as e:
         result.raise_for_status()
     assert e.value.hint.startswith("give it a smaller task, or continue it")
@@ -135,7 +136,7 @@ def test_the_agents_own_failing_model_ends_the_run_and_keeps_what_was_done(categ
 
     first = Response("so far", (call("echo"),), "tool_calls", Usage(3, 4))
     result = play(agent("failing", said(first, fail)), tools=(ECHO,))
-    assert (result.status, result.error, result.exit_code) == ("error", told, code)
+    assert (result.status, result.error, exit_code(result)) == ("error", told, code)
     assert (result.text, result.turns, result.tool_calls, result.usage) == (
         "so far", 1, 1, Usage(3, 4),
     )  # fmt: skip
@@ -163,7 +164,7 @@ def test_the_calls_of_a_reply_that_was_cut_are_never_run(reason: str) -> None:
     assert (result.status, result.text, result.tool_calls) == ("max_tokens", "I will", 0)
     assert result.error is not None
     assert "raise params.max_tokens" in result.error
-    assert result.exit_code == 1
+    assert exit_code(result) == 1
     assert len(sent) == 1
     check_history(result.messages)
 

@@ -24,7 +24,7 @@ from axe_nb.scripting.rules import Fault
 from axe_nb.scripting.wire import Protocol
 from axe_nb.session.session import session
 from axe_nb.tools.tool import ToolContext
-from tests.engine.in_process import agent, ask, lead, over
+from tests.engine.in_process import agent, ask, exit_code, lead, over
 from tests.pictures.samples import png
 from tests.recording.runs import (
     call_once,
@@ -155,7 +155,7 @@ def test_a_run_replays_as_it_was_without_its_waits(model: Any, protocol: Protoco
     again = replay()
     assert time.monotonic() - began < 0.25 + 0.5 * (model is not fail_twice)
     assert without_times(again) == without_times(first)
-    assert (again.exit_code, again.messages) == (first.exit_code, first.messages)
+    assert (exit_code(again), again.messages) == (exit_code(first), first.messages)
     assert first.retries == (2 if model is not call_nothing else 0)
     assert len(asked) == sent
 
