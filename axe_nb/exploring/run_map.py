@@ -122,11 +122,6 @@ class RunMap:
         return [result for result in self.results if not result.ok]
 
     @property
-    def done(self) -> bool:
-        """True if no run is in progress and none will start."""
-        return self._is_over
-
-    @property
     def stopped(self) -> str:
         """Why the map starts no more runs, such as a spent budget; empty if nothing stopped it."""
         return self._batch.stopped
