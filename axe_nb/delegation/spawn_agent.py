@@ -247,7 +247,7 @@ async def delegate(
     tools: Sequence[str] | None,
     scope: str | None,
     mode: Mode | None,
-    limits: Limits | None,
+    limits: Mapping[str, Any] | None,
     key: str | int | None,
 ) -> RunResult:
     """Implements `ToolContext.delegate`."""
@@ -257,7 +257,6 @@ async def delegate(
     for wanted, fits in {
         f"task takes a text, not {shown_value(task)}": isinstance(task, str),
         f"mode takes {', '.join(modes)}, not {shown_value(mode)}": mode in (None, *modes),
-        f"limits takes Limits, not {shown_value(limits)}": isinstance(limits, Limits | None),
         "tools takes a list of names of the caller's tools": isinstance(names, list | tuple)
         and all(isinstance(name, str) for name in names),
     }.items():
@@ -268,7 +267,11 @@ async def delegate(
     own = granted_limits(ctx)
     if agent is not None:
         own = Limits(seconds=ctx.agent.sub_agents_config.timeout or None)
-    given = limits or Limits()
+    try:
+        given = Limits(**(limits or {}))
+    except TypeError:
+        keys = "turns, tool_calls, tokens and seconds"
+        raise ToolError(f"limits takes a dict of {keys}, not {shown_value(limits)}") from None
     granted = replace(
         given,
         tool_calls=given.tool_calls or own.tool_calls,

@@ -234,7 +234,7 @@ class ToolContext:
         tools: Sequence[str] | None = None,
         scope: str | None = None,
         mode: Mode | None = None,
-        limits: Limits | None = None,
+        limits: Mapping[str, float] | None = None,
         key: str | int | None = None,
     ) -> RunResult:
         """Runs a child agent to completion and returns its result, whatever the status.
@@ -247,7 +247,8 @@ class ToolContext:
             tools: the caller's tools that a copy may use; by default all of them.
             scope: folder or file to focus on; advice in the child's prompt, not a limit.
             mode: plan, ask or auto; never laxer than the caller's.
-            limits: limits of the child; unset limits come from `[sub_agents_config]`.
+            limits: limits of the child, a dict of `turns`, `tool_calls`, `tokens` and `seconds`;
+                unset limits come from `[sub_agents_config]`.
             key: identifies the child within the call: an index from 0, or a name; by
                 default the next free index.
 

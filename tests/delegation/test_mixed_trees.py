@@ -11,7 +11,7 @@ import pytest
 
 from axe_nb import Agent, Request, RunResult, call
 from axe_nb.agents.agent_tables import SubAgentsConfig
-from axe_nb.tools.tool import Limits, ToolContext
+from axe_nb.tools.tool import ToolContext
 from tests.delegation import copies
 from tests.delegation.chains import WAYS, Chain, by
 from tests.delegation.copies import SECONDS, offered, recorded, tool
@@ -137,7 +137,7 @@ def test_when_the_time_is_up_everything_below_is_cancelled(below: str) -> None:
             ended.append(request.agent)
 
     async def begin(ctx: ToolContext) -> str:
-        return (await ctx.delegate("level 1", limits=Limits(seconds=1.0))).status
+        return (await ctx.delegate("level 1", limits={"seconds": 1.0})).status
 
     def reply(level: int, request: Request) -> Any:
         if level == 0:

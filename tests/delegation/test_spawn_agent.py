@@ -13,7 +13,6 @@ from axe_nb import ProviderError, Request, Response, RunResult, Usage, call
 from axe_nb.agents.agent_tables import ChildBudget, SubAgentsConfig
 from axe_nb.delegation.spawn_agent import block, is_failure
 from axe_nb.messages import ToolCall, close_open_calls
-from axe_nb.tools.tool import Limits
 from tests.delegation.copies import SECONDS, offered, play, recorded, told, tool
 from tests.engine.in_process import check_history, heard, said
 
@@ -184,7 +183,7 @@ def test_whatever_is_started_below_a_budget_is_within_it() -> None:
     """Calls and context: a subagent has the budget of the spawned agent, subtasks have no more."""
 
     async def begin(ctx: Any) -> str:
-        return (await ctx.delegate("begin", limits=Limits(tool_calls=4, tokens=3000))).text
+        return (await ctx.delegate("begin", limits={"tool_calls": 4, "tokens": 3000})).text
 
     def part(request: Request) -> Any:
         step = call("delegate_task", plan="", subtasks=[{"task": "deeper"}])
