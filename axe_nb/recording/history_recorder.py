@@ -12,7 +12,6 @@ import contextlib
 import json
 import logging
 import os
-import shutil
 import threading
 import time
 import zlib
@@ -42,9 +41,6 @@ log = logging.getLogger("axe_nb")
 
 VARIABLE = "AXE_NB_HISTORY"
 """Environment variable: `0` turns the history off, `1` also records runs in tests."""
-
-LOW = 100_000_000
-"""Free disk space, in bytes, below which `problem` waits to see whether the write fails."""
 
 REST = 0.3
 """Seconds for which events are collected before one transaction writes them all."""
@@ -283,10 +279,7 @@ class Recorder:
         """Returns why the run is not fully recorded; "" if it is. May wait for the writer."""
         if self._held:
             return ""
-        is_nearly_full = False
-        with contextlib.suppress(OSError):  # the folder may be missing
-            is_nearly_full = shutil.disk_usage(self._writer.path.parent).free < LOW
-        if is_nearly_full or not self._writer.is_fine:
+        if not self._writer.is_fine:
             self._writer.flush(0.2)
         return self.lost or self._writer.problem
 

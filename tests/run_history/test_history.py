@@ -672,32 +672,6 @@ def test_a_full_disk_costs_one_warning(full_disk: Callable[[], None]) -> None:
     ]  # fmt: skip
 
 
-@pytest.fixture
-def small_disk(kept: Path) -> Iterator[None]:
-    """The history's folder, on a disk of one megabyte."""
-    if not sys.platform.startswith("linux") or os.geteuid():
-        pytest.skip("only root has a disk of its own")
-    folder = history_path().parent
-    folder.mkdir(parents=True, exist_ok=True)
-    disk = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
-    if subprocess.run(disk, capture_output=True, check=False).returncode:
-        pytest.skip("no disk can be mounted here")
-    try:
-        yield
-    finally:
-        find_writer(history_path()).flush(5)
-        subprocess.run(["umount", "-l", str(folder)], check=True)
-
-
-@pytest.mark.usefixtures("small_disk")
-def test_a_disk_that_a_burst_of_runs_fills_is_told_in_the_run_that_it_hit() -> None:
-    script("large")(lambda request: b64encode(os.urandom(60_000)).decode())
-    results = [axe_nb.run(None, str(number), model="script/large") for number in range(30)]
-    fine = [result.prompt for result in results if not problems(result)]
-    assert 2 < len(fine) < 20
-    assert {row.prompt for row in axe_nb.history()} >= set(fine)
-
-
 def test_a_disk_that_is_freed_in_time_costs_nothing(full_disk: Callable[[], None]) -> None:
     result = run_filler(full_disk)
     assert problems(result) == []
