@@ -325,11 +325,11 @@ COMMANDS: tuple[Command, ...] = (
             {"line": "cassette"}, (
         Option("path", "the file (default: show the counts of the cassette in use)", "PATH",
                required=False, offers="files"),
-        Option("--mode", "mode of the cassette (default: auto; replay if no one can be prompted)",
-               "M", keyword="cassette_mode", choices=CASSETTE_MODES),
+        Option("--mode",
+               "mode of the cassette; live does not use it (default: auto; replay if no one can be "
+               "prompted)", "M", keyword="cassette_mode", choices=CASSETTE_MODES),
         Option("--status", "show what was replayed, missed, recorded and unused"),
         Option("--prune", "remove the recordings that this session has not used"),
-        Option("--off", "stop using the cassette"),
     )),
     Command("doctor", "diagnose configuration problems",
             {"line": "doctor", "command": "doctor"}, (AGENTS_DIR,)),

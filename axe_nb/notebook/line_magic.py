@@ -233,10 +233,11 @@ def _ask(question: str) -> str:
 
 
 def _use_cassette(chosen: argparse.Namespace) -> str | Listing:
-    if chosen.off:
-        session.use_cassette(None)
-        return "no cassette is in use"
     path, mode = chosen.path, chosen.cassette_mode
+    if path is None and mode == "live":
+        session.cassette_problem = None
+        if session.cassette is None:
+            return "no cassette is in use"
     if path is not None:
         if session.cassette is not None:
             session.cassette.save()  # the same file may be opened again now
@@ -260,8 +261,8 @@ def _use_cassette(chosen: argparse.Namespace) -> str | Listing:
 
 
 def _refuse_runs(error: ConfigError) -> ConfigError:
-    """Makes runs fail until a cassette opens or `--off` is used; returns the error to raise."""
-    instead = "%axe cassette --off runs without it"
+    """Makes runs fail until a cassette opens or the mode is `live`; returns the error to raise."""
+    instead = "%axe cassette --mode live runs without it"
     hint = f"{error.hint}; {instead}" if error.hint else instead
     session.cassette_problem = ConfigError(error.message, hint=hint)
     return session.cassette_problem

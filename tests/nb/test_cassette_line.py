@@ -61,7 +61,7 @@ def test_nothing_is_sent_where_the_cassette_cannot_be_opened(
                     [*ask("one", prompts, display=False)]  # type: ignore[operator]
                 assert again.value.lines() == refused.value.lines()
         assert heard == []
-        run_command(shell, "cassette --off", {}, print)
+        run_command(shell, "cassette --mode live", {}, print)
         assert axe_nb.run("one", "go").text == "live"
 
 
@@ -154,7 +154,8 @@ def test_a_notebook_records_and_replays_and_says_what_is_missing(kernel: Kernel)
         "record it with %axe cassette one.axe --mode auto, then run this again",
     ]
     assert text(kernel.run("%axe cassette --prune")) == "1 record removed from one.axe\n"
-    assert text(kernel.run("%axe cassette --off")) == "no cassette is in use\n"
+    assert kernel.run("%axe cassette --mode live") == []
+    assert text(kernel.run("%axe cassette --status")).startswith("one.axe (live): 1 replayed")
     assert text(kernel.run("%axe cassette one.axe --mode often")).startswith(
         "UsageError: argument --mode: invalid choice: 'often' (choose from "
     )
