@@ -9,11 +9,13 @@ import asyncio
 import math
 import sys
 import threading
+import tomllib
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from axe_nb.agents.agent import Agent
 from axe_nb.agents.agent_tables import TreeLimits
 from axe_nb.agents.user_config import format_path_or_name
 from axe_nb.messages import Message, ToolSpec, Usage, dump
@@ -169,8 +171,8 @@ class UsageMeter:
     limits: TreeLimits
     above: UsageMeter | None = None
     """Meter of the parent run, which includes the usage of its children; None for a root."""
-    path: str = ""
-    """Path of the agent's file; empty if the agent has no file."""
+    source: Agent | None = None
+    """The agent with the limits; None for a map."""
     is_expected: bool = False
     """True for a child that has not sent its first request yet."""
     expected: int = 0
@@ -202,10 +204,10 @@ class UsageMeter:
                 why = f"limits.max_cost of {meter.agent} cannot be enforced: {problem}"
                 raise RunStopped("error", why)
 
-    def child(self, agent: str, limits: TreeLimits, path: str = "") -> UsageMeter:
+    def child(self, agent: str, limits: TreeLimits, source: Agent) -> UsageMeter:
         for meter in self._walk_up():
             meter.expected += 1
-        return UsageMeter(agent, limits, self, path, is_expected=True)
+        return UsageMeter(agent, limits, self, source, is_expected=True)
 
     def settle(self) -> None:
         """Removes this child from the counts in `expected`; called at its first request or end."""
@@ -239,7 +241,9 @@ class UsageMeter:
         most, meter = min(caps, key=lambda cap: cap[0] or sys.maxsize)
         if not most:
             return None, ""
-        return most, meter._format_cap("max_calls_per_reply") + meter._format_file()
+        return most, meter._format_cap("max_calls_per_reply") + meter._format_file(
+            "max_calls_per_reply"
+        )
 
     def _walk_up(self) -> Iterator[UsageMeter]:
         meter: UsageMeter | None = self
@@ -263,7 +267,7 @@ class UsageMeter:
             who.append(f"others {shown(sum(amount for amount, _ in spent[MAX_NAMED:]))}")
         status: Status = "max_tokens" if unit == "tokens" else "error"
         cap = self._format_cap(key)
-        return RunStopped(status, f"{cap}: {', '.join(who)}{named}{self._format_file()}", cap)
+        return RunStopped(status, f"{cap}: {', '.join(who)}{named}{self._format_file(key)}", cap)
 
     def _format_cap(self, key: str, what: str = "reached") -> str:
         return f"limits.{key} ({self.show_cap(key)}) of {self.agent} {what}"
@@ -272,8 +276,14 @@ class UsageMeter:
         most = getattr(self.limits, key)
         return format_dollars(most) if key == "max_cost" else str(most)
 
-    def _format_file(self) -> str:
-        return f"; change it in {format_path_or_name(Path(self.path))}" if self.path else ""
+    def _format_file(self, key: str) -> str:
+        """Names the agent's file, unless the limit was set in Python."""
+        if self.source is None or not self.source.path:
+            return ""
+        written = tomllib.loads(self.source.text).get("limits", {})
+        if written.get(key, getattr(TreeLimits(), key)) != getattr(self.limits, key):
+            return ""
+        return f"; change it in {format_path_or_name(Path(self.source.path))}"
 
 
 class OverBudget(RunStopped):

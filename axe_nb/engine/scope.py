@@ -352,7 +352,7 @@ class RunScope:
         return cls(
             env=env, agent=agent, limits=limits,
             policy=PermissionPolicy(agent, agent.mode, mode_by="option" if has_mode else None),
-            meter=UsageMeter(name_run(agent.name, agent.model), agent.limits, above, agent.path),
+            meter=UsageMeter(name_run(agent.name, agent.model), agent.limits, above, agent),
             in_flight=in_flight.below(most) if in_flight else InFlight(most),
             clock=clock,
         )  # fmt: skip
@@ -371,7 +371,7 @@ class RunScope:
         return RunScope(
             env=env, agent=agent, limits=limits,
             policy=self.policy.child(agent, job.mode, is_copy=job.is_copy),
-            meter=self.meter.child(name_run(agent.name, agent.model), agent.limits, agent.path),
+            meter=self.meter.child(name_run(agent.name, agent.model), agent.limits, agent),
             in_flight=self.in_flight.below(agent.limits.max_in_flight),
             clock=clock, id=id, parent=self.id, call_id=call_id, depth=self.depth + 1,
             began=self.began + clock.started - self.clock.started,

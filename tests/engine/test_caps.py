@@ -56,6 +56,9 @@ def test_the_error_of_a_cap_names_its_key_and_the_file(project: Path) -> None:
         "limits.max_requests (2) of once reached: once 2 requests; "
         "change it in axe/agents/once.toml"
     )
+    changed = Agent.load("once").but(limits={"max_requests": 1})
+    result = axe_nb.run(changed, "go")
+    assert result.error == "limits.max_requests (1) of once reached: once 1 requests"
 
 
 @pytest.mark.req("D-51")
