@@ -144,7 +144,7 @@ class RunDiff:
                 cells = (_format_figure(name, number) for number in (a, b))
                 figures.append((name, *cells, moved))
         names = [_show(name) for name in self.names]
-        table = [("", *names, "change"), *figures] if figures else []
+        table = [("whole tree", *names, "change"), *figures] if figures else []
         html = (
             f"<div class='{PLAIN}' style='line-height:{LINE_HEIGHT}'>"
             f"<div><b style=color:{colour}>{sign}</b> <b>{safe(who)}</b> "
@@ -154,7 +154,7 @@ class RunDiff:
             hues = zip(names, (GONE, NEW), strict=True)
             heads = (f"<span style=background:{hue}>{safe(name)}</span>" for name, hue in hues)
             html += format_table(
-                ("", *heads, "change"), (map(safe, row) for row in figures), right=3
+                ("whole tree", *heads, "change"), (map(safe, row) for row in figures), right=3
             )
         lines = [f"{sign} {who}: {self._summary}"]
         lines += [f"  {line}" for line in align_columns(table, right=3)]

@@ -50,8 +50,8 @@ def test_the_text_tells_what_differs_and_what_does_not() -> None:
     a, b = two()
     assert str(a.diff(b)).splitlines() == [
         "≠ lead: 2 changes, first at 0/2, same path",
-        "         a  b  change",
-        "  turns  4  5      +1",
+        "  whole tree  a  b  change",
+        "  turns       4  5      +1",
         "",
         "= turn 1: the same",
         "≠ turn 2 · 0/2",
@@ -182,7 +182,7 @@ def test_figures_stand_side_by_side_whether_they_differ_or_not() -> None:
         done(text="b", turns=1, usage=Usage(10, 3))
     )
     assert [line.split() for line in str(diff).splitlines()[1:5]] == [
-        ["a", "b", "change"], ["turns", "1", "1"], ["input", "tokens", "10", "10"],
+        ["whole", "tree", "a", "b", "change"], ["turns", "1", "1"], ["input", "tokens", "10", "10"],
         ["output", "tokens", "2", "3", "+1"],
     ]  # fmt: skip
 
