@@ -178,7 +178,7 @@ OPTIONS: tuple[Option, ...] = (
            offers="models", group=AGENT_AND_MODEL),
     Option("-p --prompt", "the prompt; piped input is appended to it", "TEXT", ("line", "command"),
            group=INPUT),
-    Option("-o --out", "variable for the result (with --bg, for the run's handle)", "NAME",
+    Option("-o --out", "variable for the result", "NAME",
            IN_NOTEBOOKS, read=variable, offers="variables", group=ANSWER),
     Option("-c --continue", "continue this agent's last conversation", keyword="goes_on",
            faces=IN_NOTEBOOKS, group=INPUT),
@@ -186,7 +186,7 @@ OPTIONS: tuple[Option, ...] = (
            "fork an earlier run at a place; the body, if any, replaces the prompt (a sub-agent's "
            "task) or is added there", "R@PLACE", IN_NOTEBOOKS, keyword="fork_from",
            offers="variables", group=INPUT),
-    Option("--timeout", "time limit of the whole run in seconds, 0 = no limit (default 120)", "S",
+    Option("--timeout", "time limit of a whole run in seconds, 0 = no limit (default 120)", "S",
            read=seconds, group=LIMITS),
     Option("--param", "set a model parameter", "KEY=VALUE", keyword="params", repeated=True,
            read=parameter, group=AGENT_AND_MODEL),
@@ -227,7 +227,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("--full", "with --dry-run: show the exact body too, and what fills its context", "",
            IN_TEXT, group=SHOWN),
     Option("--raw", "do not interpolate {{ … }} in the prompt", "", ("cell",), group=INPUT),
-    Option("--bg", "run in the background and return a handle at once", "", IN_NOTEBOOKS,
+    Option("--bg", "run in the background; the result is a handle, at once", "", IN_NOTEBOOKS,
            keyword="background", group=ANSWER),
 )  # fmt: skip
 """All options of a run, starting with the most used."""

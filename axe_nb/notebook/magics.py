@@ -20,6 +20,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic import (
     Magics,
     cell_magic,
+    line_cell_magic,
     line_magic,
     magics_class,
     needs_local_scope,
@@ -46,6 +47,8 @@ def axe_magic(name: str) -> Callable[..., Any]:
         @functools.wraps(function)
         def magic(self: AxeMagics, *words: str, local_ns: Mapping[str, Any] | None = None) -> Any:
             try:
+                if name and len(words) == 1:  # `%axe_grid`, which IPython suggests for empty cells
+                    return _print(page())
                 return function(self, *words, {**self.shell.user_ns, **(local_ns or {})})
             except SystemExit as end:
                 from axe_nb.commands.parser import HelpShown
@@ -111,14 +114,14 @@ class AxeMagics(Magics):
 
         return run_command(self.shell, line, names, _print)
 
-    @cell_magic
+    @line_cell_magic
     @axe_magic("axe_agent")
     def axe_agent(self, line: str, cell: str, names: Mapping[str, Any]) -> None:
         from axe_nb.notebook.agent_cell import define
 
         define(self.shell, line, cell, names)
 
-    @cell_magic
+    @line_cell_magic
     @axe_magic("axe_grid")
     def axe_grid(self, line: str, cell: str, names: Mapping[str, Any]) -> Any:
         from axe_nb.notebook.grid_cell import run_grid

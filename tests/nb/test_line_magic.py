@@ -179,6 +179,8 @@ def test_the_help_pages_are_written_from_the_tables(cells: Kernel) -> None:
     ):  # fmt: skip
         cells.run(line)
         assert part in cells.page(), line
+    assert "Did you mean the line magic %axe_grid" in text(cells.run("%%axe_grid --help\n"))
+    assert "\n  --repeats N " in text(cells.run("%axe_grid --help"))
     assert text(cells.run("%axe help")) == text(cells.run("%axe"))
     about = text(cells.run("%axe help request"))
     assert about.startswith("usage: %axe request [-h] [R@PLACE]\n")
