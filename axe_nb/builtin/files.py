@@ -237,7 +237,8 @@ def _preview(function: Callable[..., str], arguments: Mapping[str, Any], workdir
         values = check(arguments, PythonFunction(function, function.__name__).parameters)
         path = values.pop("path")
         with errors_for_model(path):
-            return plan(locate(workdir, path), **values).diff
+            change = plan(locate(workdir, path), **values)
+            return change.diff or ("(new, empty)" if change.old is None else "(no change)")
     except ToolError as error:
         return f"Error: {error}"
 

@@ -174,6 +174,8 @@ def test_a_preview_is_the_difference_and_changes_nothing(tmp_path: Path) -> None
     assert preview("edit_file", tmp_path, path="a.txt", old_text="one", new_text="two") == (
         "--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-one\n+two"
     )
+    assert preview("write_file", tmp_path, path="a.txt", content="one\n") == "(no change)"
+    assert preview("write_file", tmp_path, path="b/c.txt", content="") == "(new, empty)"
     assert preview("write_file", tmp_path, path="b/c.txt", content="x\n") == (
         "--- /dev/null\n+++ b/b/c.txt\n@@ -0,0 +1 @@\n+x"
     )
