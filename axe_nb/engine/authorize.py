@@ -15,7 +15,7 @@ from axe_nb.messages import ToolCall
 from axe_nb.threads import in_thread
 from axe_nb.tools.tool import CallSite, Guard, PermissionDenied, Tool, ToolOutput
 
-ALLOWED = {"yes": "allowed by the user", "always": "always allowed by the user"}
+ALLOWED = {"yes": "allowed by you", "always": "always allowed by you"}
 DENIED = "denied by the user"
 
 

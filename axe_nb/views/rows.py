@@ -180,7 +180,7 @@ def finding_of(node: Node) -> str:
     turn = node.turns[-1] if node.turns else None
     if node.state == "completed":
         notes = [call.result.note for one in node.turns for call in one.calls if call.result]
-        allowed = sum("allowed by the user" in note for note in notes)
+        allowed = sum("allowed by you" in note for note in notes)
         said = f"you allowed {plural(allowed, 'call')}" if allowed else ""
         return join_facts(first_line(node.text) or "no text", said)
     if node.state != "running" and node.state != "cancelled":

@@ -62,14 +62,14 @@ def test_a_button_answers_its_question_and_the_decision_stays_in_the_row(lab: La
     expect(lab.page.locator(".axe-nb-question:visible")).to_have_count(0)
     expect(lab.page.locator(f"{row(lab, 'doc_writer')}.axe-nb-good")).to_have_count(1)
     assert "calm, 3 visitors" in (lab.server.folder / "CHANGELOG.md").read_text()
-    decided = lab.page.locator(".axe-nb-tree summary small", has_text="allowed by the user")
+    decided = lab.page.locator(".axe-nb-tree summary small", has_text="allowed by you")
     expect(decided).to_have_count(1)
     expect(decided).to_be_hidden()  # the rows that the question had opened
     lab.gate("counter")
     lab.ended()
     outputs = lab.save().cells[0].outputs
     [twin] = outputs  # and no dialogue
-    assert "allowed by the user" in twin.data["text/html"]
+    assert "allowed by you" in twin.data["text/html"]
     assert "axe-nb-question" not in twin.data["text/html"]
 
 
