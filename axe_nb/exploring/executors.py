@@ -4,7 +4,7 @@ An executor is one from `concurrent.futures`, a Dask client, or an ipyparallel c
 calls `run_job`, whose argument and result are bytes, which every executor can transport. A job
 returns its errors, because some executors lose the message of a raised error, or crash on it.
 Agents, skills and context files are read before the map begins and sent to the workers, with script
-models, tools and settings. Keys are not sent: each worker reads keys from its own environment and
+models and tools. Keys and settings are not sent: each worker reads its own environment and
 `config.toml`.
 
 If a worker dies, each task of its job is tried once more, alone, so that a task that kills its
@@ -27,7 +27,6 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
-from urllib.parse import urlsplit
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.names import parse_model
@@ -36,11 +35,10 @@ from axe_nb.engine.plan import provider_for
 from axe_nb.errors import AxeError, ConfigError, words
 from axe_nb.exploring.map_driver import Asking, Batch, Driver, MapSession, Runs, Tally, Task
 from axe_nb.providers.prices import Prices
-from axe_nb.providers.protocol import list_keys
 from axe_nb.recording.modes import find_mode
 from axe_nb.results import RunResult, Status
 from axe_nb.scripting.rules import Script, ScriptFunction, Scripts
-from axe_nb.secrets import SECRET_HEADERS, find_filter, is_secret_name
+from axe_nb.secrets import find_filter, is_secret_name
 from axe_nb.session.overrides import Overrides
 from axe_nb.session.portal import run_and_wait
 from axe_nb.session.snapshot import Read, Snapshot
@@ -317,9 +315,6 @@ class SharedPart:
     askings: tuple[tuple[str | Agent | None, Overrides], ...]
     defined: Mapping[str, Agent]
     read: Read
-    config: Config
-    lacks: Mapping[str, tuple[str, ...]]
-    """Provider → its secret settings except `api_key`; each worker must set them itself."""
     tools: tuple[Tool, ...]
     scripts: Mapping[str, ScriptFunction | Script]
     version: str
@@ -327,7 +322,7 @@ class SharedPart:
 
 def make_shared_part(batch: Batch) -> SharedPart:
     assert batch.session.settings is not None
-    config, snapshot = batch.session.settings
+    _, snapshot = batch.session.settings
     plans = [asking.plan for asking in batch.askings]
     agents = [plan.agent for plan in plans]
     for plan in plans:
@@ -343,47 +338,13 @@ def make_shared_part(batch: Batch) -> SharedPart:
         if provider == "script":
             known: Scripts = snapshot.provider_for(provider, name).scripts  # type: ignore[attr-defined]
             scripts[name] = known.find(name)
-    providers, lacks = _remove_secrets(config)
     return SharedPart(
         askings=tuple((asking.agent, asking.overrides) for asking in batch.askings),
         defined={name: agent for name, agent in snapshot.defined.items() if name in needed},
         read=snapshot.read,
-        config=replace(config, providers=providers), lacks=lacks,
         tools=tuple(tool for name in sorted(tools) if (tool := batch.session.tools.find(name))),
         scripts=scripts, version=VERSION,
     )  # fmt: skip
-
-
-def _remove_secrets(config: Config) -> tuple[dict[str, dict[str, Any]], dict[str, tuple[str, ...]]]:
-    """Returns the providers' tables without secrets, and the names of the removed settings.
-
-    API keys are removed as well, but not named.
-    """
-    tables, lacks = {}, {}
-    for name in config.known:
-        table = dict(config.providers.get(name, {}))
-        table.pop("api_key", None)
-        left_out = ["key_command"] if table.pop("key_command", None) else []
-        if headers := table.get("headers"):
-            secret = {h for h in headers if h.lower() in SECRET_HEADERS or is_secret_name(h)}
-            table["headers"] = {h: value for h, value in headers.items() if h not in secret}
-            left_out += [header.lower() for header in sorted(secret)]
-        try:
-            url = config.base_url(name) if config.provider(name).has_server else ""
-            parts = urlsplit(url)
-            is_secret = "@" in parts.netloc or bool(list_keys(parts.query))
-        except (ConfigError, ValueError):
-            url, is_secret = "", False
-        table.pop("base_url", None)
-        if is_secret:
-            left_out.append("base_url")
-        elif (url and url != config.provider(name).base_url) or (url and name in config.providers):
-            table["base_url"] = url
-        if table:
-            tables[name] = table
-        if left_out:
-            lacks[name] = tuple(left_out)
-    return tables, lacks
 
 
 def _dump_by_value(thing: Any) -> bytes:
@@ -437,28 +398,13 @@ def run_job(packed: bytes) -> bytes:
 
 
 def _make_batch(shared: SharedPart) -> Batch:
-    """Builds a map's batch in a worker, with a new session and the keys of the worker's machine."""
+    """Builds a map's batch in a worker, with a new session and the worker's own settings."""
     if shared.version != VERSION:
         raise ConfigError(
             f"it has axe_nb {VERSION}, not {shared.version}",
             hint="install the same version everywhere",
         )
-    own = Config.load()
-    providers: dict[str, Mapping[str, Any]] = dict(own.providers)
-    for name, table in shared.config.providers.items():
-        mine = own.providers.get(name, {})
-        headers = {**mine.get("headers", {}), **table.get("headers", {})}
-        providers[name] = {**mine, **table, **({"headers": headers} if headers else {})}
-    config = replace(shared.config, providers=providers)
-    for name, settings in shared.lacks.items():
-        mine = own.providers.get(name, {})
-        has = {*mine, *(header.lower() for header in mine.get("headers", {}))}
-        has |= {"key_command"} if config.key_source(name) else set()
-        if lacking := [setting for setting in settings if setting not in has]:
-            raise ConfigError(
-                f"{lacking[0]} of provider {name} is secret and is not set there",
-                hint=f"set it under [providers.{name}] in the worker's config.toml",
-            )
+    config = Config.load()
     askings = [Asking(agent, overrides) for agent, overrides in shared.askings]
     provider = provider_for(config, sent=shared.scripts)
     agents_dir = askings[0].overrides.agents_dir

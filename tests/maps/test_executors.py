@@ -137,8 +137,8 @@ def test_a_key_that_workers_lack_is_told_before_the_first_job_and_none_travels(
         assert model.answered == Counter()
 
 
-def test_a_worker_uses_the_keys_of_its_own_environment_and_the_settings_of_the_map(
-    pool: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_worker_uses_the_keys_and_settings_of_its_own_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = tmp_path / "config" / "axe" / "config.toml"
     config.parent.mkdir(parents=True)
@@ -148,8 +148,10 @@ def test_a_worker_uses_the_keys_of_its_own_environment_and_the_settings_of_the_m
             f'base_url = "{os.environ["AXE_OPENAI_BASE_URL"]}"\n'
         )
         monkeypatch.setenv("CLUSTER_KEY_API_KEY", "s3cret-of-workers")
-        found = axe_nb.map(Agent(name="one", model="mine/one"), ["a", "b", "c"], executor=pool)
-        assert [r.text for r in found] == ["done"] * 3
+        agent = Agent(name="one", model="mine/one")
+        with make_pool() as pool:
+            found = axe_nb.map(agent, ["a", "b", "c"], executor=pool)
+            assert [r.text for r in found] == ["done"] * 3
         assert model.answered == Counter("abc")
 
 
