@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Generator, Iterator
 from contextlib import aclosing, closing, contextmanager
+from functools import partial
 from typing import Any, Unpack, get_args
 
 from axe_nb.agents.agent import Agent
@@ -31,6 +32,7 @@ from axe_nb.exploring.map_driver import (
 )
 from axe_nb.results import RunResult
 from axe_nb.session.overrides import (
+    STEPS,
     Overrides,
     RunOptions,
     merge_options,
@@ -47,7 +49,7 @@ from axe_nb.views.table import MAX_TREES, MOST_ROWS, count_left, fold, format_ce
 HEADS = ("", "status", "prompt", "answer", "tokens")
 
 
-@with_options_shown
+@partial(with_options_shown, without=STEPS)
 def map(
     agent: str | Agent | None,
     prompts: Source,

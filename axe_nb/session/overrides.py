@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, TypeAlias, TypedDict, TypeVar
@@ -146,9 +146,13 @@ def merge_options(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict
     return {**defaults, **chosen}
 
 
+STEPS = ("step", "break_at")
+"""Options that pause a run, which maps and grids do not take."""
+
+
 def refuse_steps(given: dict[str, Any], many: str) -> dict[str, Any]:
     """Returns the `given` options. Raises ConfigError if they set `step` or `break_at`."""
-    for name in ("step", "break_at"):
+    for name in STEPS:
         if given.get(name):
             raise ConfigError(
                 f"{many} does not take {name}: you could not follow several runs at once",
@@ -163,7 +167,7 @@ def keep_for_tree(defaults: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in defaults.items() if name in of_tree}
 
 
-def with_options_shown(function: F) -> F:
+def with_options_shown(function: F, without: Collection[str] = ()) -> F:
     """Expands `**options` in the function's signature, for `help` and Tab completion."""
     given = inspect.signature(function)
     shown = [p for p in given.parameters.values() if p.kind is not p.VAR_KEYWORD]
@@ -173,6 +177,7 @@ def with_options_shown(function: F) -> F:
             default=None if option.default is MISSING else option.default,
         )
         for option in fields(Overrides)
+        if option.name not in without
     ]  # fmt: skip
     vars(function)["__signature__"] = given.replace(parameters=shown)
     return function

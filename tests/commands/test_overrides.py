@@ -91,6 +91,7 @@ def test_each_option_is_one_row_and_a_field_of_each_of_two_classes() -> None:
     for function in (axe_nb.run, axe_nb.arun, axe_nb.stream):
         assert told <= set(inspect.signature(function).parameters)
         assert typing.get_type_hints(function, include_extras=True)["options"]
+    assert not {"step", "break_at"} & set(inspect.signature(axe_nb.map).parameters)
 
 
 WAYS = {
