@@ -328,15 +328,17 @@ def run_headless(
     timeout: float | None = None,
     goes_on: bool = False,
     prunes: bool = False,
+    environ: Mapping[str, str] | None = None,
 ) -> HeadlessRun:
     """Runs a notebook in a new kernel of this Python, in the notebook's folder.
 
     In `replay` mode, the kernel cannot reach other machines. `timeout` is in seconds per cell (None
     for 600, zero for no limit). With `goes_on`, a failed cell does not end the run; with `prunes`,
-    unused exchanges are removed from the notebook's cassette.
+    unused exchanges are removed from the notebook's cassette. `environ` replaces the variables that
+    `make_environment` returns.
     """
     timeout = 600.0 if timeout is None else timeout
-    environment = {**os.environ, **make_environment(path, mode)}
+    environment = {**os.environ, **(environ or make_environment(path, mode))}
     extra = ["--log-level=CRITICAL"]
     if mode == "replay":
         hook = f"__import__('sys').addaudithook({IN_KERNEL}.refuse_network)"
