@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import secrets
 import stat
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
@@ -142,3 +143,33 @@ def open_real_file(path: Path, flags: int = os.O_RDONLY) -> int:
         os.close(handle)
         raise
     return handle
+
+
+def replace_file(path: Path, data: bytes, mode: int | None = None, made: int = 0) -> None:
+    """Writes a file atomically, given its absolute path without links.
+
+    The last `made` folders above the file are created if they are missing. If `mode` is None, an
+    existing file keeps its permissions. It keeps its owner, if the system allows that.
+    """
+    with hold_real_folder(path.parent, made=made) as folder:
+        name = str(path) if folder is None else path.name
+        temporary = str(Path(name).with_name(f".axe-{secrets.token_hex(6)}.tmp"))
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | FILE
+        handle = os.open(temporary, flags, 0o666 if mode is None else mode, dir_fd=folder)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                with suppress(FileNotFoundError):
+                    old = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                    mode = stat.S_IMODE(old.st_mode) if mode is None else mode
+                    if hasattr(os, "fchown"):
+                        with suppress(OSError):  # only an administrator may change owners
+                            os.fchown(handle, old.st_uid, old.st_gid)
+                if mode is not None and hasattr(os, "fchmod"):
+                    os.fchmod(handle, mode)
+                file.write(data)
+                file.flush()
+                os.fsync(handle)
+            os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            os.unlink(temporary, dir_fd=folder)
+            raise

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
-import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from axe_nb.errors import ConfigError
-from axe_nb.paths import open_real_file
+from axe_nb.paths import open_real_file, replace_file
 
 if sys.platform == "win32":
     import msvcrt
@@ -74,16 +72,8 @@ def write_whole(path: Path, text: str, mode: int | None = None) -> None:
         if path.is_symlink() and not is_inside and not target.exists():  # may come with a project
             problem = f"it is a link to {display_path(target)}, which does not exist"
             raise OSError(errno.ENOENT, problem)
-        temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
         target.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            _write(temporary, text, 0o666 if mode is None else mode)
-            if mode is None and target.exists():
-                shutil.copymode(target, temporary)
-            temporary.replace(target)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
+        replace_file(target, text.encode(), mode)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         raise ConfigError(f"cannot write {display_path(path)}: {reason(error)}") from None
 
@@ -111,17 +101,11 @@ def write_new(path: Path, text: str, mode: int = 0o666) -> None:
     """Writes a new file. Raises ConfigError if the file exists or cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        _write(path, text, mode)
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
     except OSError as error:
         if isinstance(error, FileExistsError) and os.path.lexists(path):
             message = f"{display_path(path)} already exists"
             raise ConfigError(message, hint="it was not changed") from None
         raise ConfigError(f"cannot write {display_path(path)}: {reason(error)}") from None
-
-
-def _write(path: Path, text: str, mode: int) -> None:
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(handle)

@@ -8,11 +8,9 @@ from __future__ import annotations
 import difflib
 import os
 import re
-import secrets
 import stat
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -32,7 +30,7 @@ from axe_nb.builtin.paths import (
     open_file,
     scan_folder,
 )
-from axe_nb.paths import FILE, Names, hold_real_folder
+from axe_nb.paths import Names, replace_file
 from axe_nb.text import count_common, cut_bytes, cut_chars, printable
 from axe_nb.tools.kept_files import KeptFiles
 from axe_nb.tools.python_tool import PythonFunction, check, make_tool
@@ -311,30 +309,11 @@ def put(names: Names, data: bytes, kept: KeptFiles | None = None, mode: int | No
     before = kind(names)
     if before is not None:
         os.close(open_file(names, os.O_WRONLY))  # fails if the file is not writable
-    above = names.real.parent
-    with hold_real_folder(above, made=len(above.parts) - len(names.folder.parts)) as folder:
-        if kept is not None:
-            old = None if before is None else (before, partial(open_file, names))
-            kept.keep(names.folder, names.path, old, data)
-        name = str(names.real) if folder is None else names.real.name
-        temporary = str(Path(name).with_name(f".axe-{secrets.token_hex(6)}.tmp"))
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | FILE
-        descriptor = os.open(temporary, flags, 0o666, dir_fd=folder)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                if before is not None and hasattr(os, "fchown"):
-                    with suppress(OSError):  # only an administrator may change owners
-                        os.fchown(descriptor, before.st_uid, before.st_gid)
-                    mode = stat.S_IMODE(before.st_mode)
-                if mode is not None and hasattr(os, "fchmod"):
-                    os.fchmod(descriptor, mode)
-                file.write(data)
-                file.flush()
-                os.fsync(descriptor)
-            os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
-        except BaseException:
-            os.unlink(temporary, dir_fd=folder)
-            raise
+    if kept is not None:
+        old = None if before is None else (before, partial(open_file, names))
+        kept.keep(names.folder, names.path, old, data)
+    made = len(names.real.parts) - len(names.folder.parts) - 1
+    replace_file(names.real, data, mode, made)
 
 
 TOOLS = {

@@ -15,9 +15,8 @@ import pytest
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.prompt import brief
-from axe_nb.builtin.files import put
 from axe_nb.builtin.paths import errors_for_model, locate, open_file
-from axe_nb.paths import BY_DESCRIPTOR, hold_real_folder
+from axe_nb.paths import BY_DESCRIPTOR, hold_real_folder, replace_file
 from axe_nb.tools.tool import FileLog, ToolError
 from tests.calls import failure, run, tool
 
@@ -192,7 +191,7 @@ def test_a_folder_exchanged_for_a_link_is_never_followed(work: Path) -> None:
             with suppress(ToolError), errors_for_model("swap"):
                 with os.fdopen(open_file(locate(work, "swap/secret.txt")), "rb") as file:
                     outcomes.add(file.read().decode())
-                put(locate(work, f"swap/new{i % 7}.txt"), b"new")
+                replace_file(locate(work, f"swap/new{i % 7}.txt").real, b"new")
     finally:
         done.set()
         swapping.join()
