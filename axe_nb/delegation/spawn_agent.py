@@ -295,20 +295,9 @@ async def delegate(
 REPORTING = ("spawn_agent", "delegate_task")  # tools whose results are reports
 REPORT = re.compile(r"(\b\d+ tool calls), \d+\.\ds\b")  # tool calls and run time in a report
 
-_SUBTASK = re.compile(r"^Subtask \d+: .*\n((?:.+\n?)+)", re.MULTILINE)
-"""Pattern for a subtask's section in a delegate_task report, up to its first blank line."""
-
 
 def without_seconds(result: ToolResult) -> str:
     """Returns a tool result's text, with the run times in sub-agents' reports replaced by `…s`."""
     if result.name not in REPORTING:
         return result.content
     return re.sub(r"\b\d+\.\d+s\b", "…s", result.content)
-
-
-def find_reports(tool: str, text: str) -> list[str]:
-    """Returns each child's call count and run time in a report, such as `2 tool calls, 1.5s`."""
-    heads = _SUBTASK.findall(text) if tool == "delegate_task" else []
-    if tool == "spawn_agent":
-        heads = [text.partition("\n\n")[0]]
-    return [match[0] for head in heads for match in REPORT.finditer(head)]

@@ -9,7 +9,6 @@ D-23, D-24, D-34, docs/safety.md.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -17,7 +16,7 @@ from io import SEEK_END, StringIO
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from axe_nb.conversion.jsonable import change_texts
-from axe_nb.delegation.spawn_agent import REPORT, REPORTING, find_reports
+from axe_nb.delegation.spawn_agent import REPORT, REPORTING
 from axe_nb.events import (
     DataForm,
     Event,
@@ -339,8 +338,8 @@ class Transcript:
     _calls: dict[tuple[str, str], CallNode] = field(default_factory=dict)
     _retries: list[tuple[float, TurnNode, str]] = field(default_factory=list)
     """(time, turn, label) of each scheduled retry; the turn gets the label at that time."""
-    _reports: set[str] = field(default_factory=set)
-    """Reports of sub-agents in this tree, whose run times are masked when shown."""
+    _has_reports: bool = False
+    """True if texts may quote reports of sub-agents, whose run times are masked when shown."""
 
     @classmethod
     def of(cls, result: RunResult) -> Transcript:
@@ -388,8 +387,7 @@ class Transcript:
                 call.times.started = now
                 return (call,)
             case ToolFinished() if call := self._calls.get((node.id, event.result.call_id)):
-                if call.call.name in REPORTING:
-                    self._reports.update(find_reports(call.call.name, event.result.content))
+                self._has_reports |= call.call.name in REPORTING
                 call.take(self._show_result(event.result))
                 call.seconds, call.times.ended = event.seconds, now
                 is_waiting = any(one.result is None for one in call.turn.calls)
@@ -503,12 +501,8 @@ class Transcript:
 
     def _clean(self, value: Any) -> Any:
         """Removes secrets from text or JSON data, and masks run times in sub-agents' reports."""
-
-        def mask(found: re.Match[str]) -> str:
-            return f"{found[1]}, …s" if found[0] in self._reports else found[0]
-
         shown = find_filter().json(value)
-        return change_texts(shown, partial(REPORT.sub, mask)) if self._reports else shown
+        return change_texts(shown, partial(REPORT.sub, r"\1, …s")) if self._has_reports else shown
 
 
 def show_run(result: RunResult, clean: Clean) -> RunResult:

@@ -158,16 +158,14 @@ def test_a_cancelled_run_keeps_what_was_finished(project: Path) -> None:
     assert "  ⊘ sleeper · work · cancelled" in text
 
 
-def test_the_seconds_that_spawn_agent_tells_its_model_are_masked_and_nothing_else() -> None:
-    own = "It took 2 tool calls, 3.5s, after 3 tool calls, 1.2s; 3.5s."
-    block = "3 tool calls, 1.2s\n\nI made 2 tool calls, 3.5s."
-    spawned = ToolCall("c", "spawn_agent", {"task": "2 tool calls, 3.5s"})
-    log = (turn(1, spawned, text=own, results=[block]), LAST)
+def test_the_seconds_that_spawn_agent_tells_its_model_are_masked_where_they_are_quoted() -> None:
+    own = "It took 3 tool calls, 1.2s; 3.5s."
+    spawned = ToolCall("c", "spawn_agent", {"task": "look"})
+    log = (turn(1, spawned, text=own, results=["3 tool calls, 1.2s\n\nIt took 3.5s."]), LAST)
     text = as_text(done(text=own, log=log))
-    assert text.startswith("It took 2 tool calls, 3.5s, after 3 tool calls, …s; 3.5s.\n")
+    assert text.startswith("It took 3 tool calls, …s; 3.5s.\n")
     assert "3 tool calls, …s\n" in text
-    assert "I made 2 tool calls, 3.5s." in text
-    assert 'spawn_agent "2 tool calls, 3.5s"' in text
+    assert "It took 3.5s." in text
 
 
 LAST = turn(2, text="ok")
