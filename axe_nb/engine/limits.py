@@ -103,10 +103,6 @@ class Clock:
         if self.is_late:
             raise TimeIsUp
 
-    def limit(self) -> asyncio.Timeout:
-        """Returns a context manager that limits the preparation of a run to the time left."""
-        return asyncio.timeout(self.left)
-
     def forward(self, ahead: float) -> None:
         """Advances the virtual time to `ahead`. Raises TimeIsUp if the deadline comes first."""
         before, deadline = self.ahead, self.deadline

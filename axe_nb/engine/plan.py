@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -181,7 +182,7 @@ async def make_plan(scope: RunScope, job: Job) -> Plan:
         await env.prices.load(agent.model)
     _check_price(scope, agent)
     try:
-        async with scope.clock.limit():
+        async with asyncio.timeout(scope.clock.left):
             briefing = await env.agents.brief(agent)
     except TimeoutError:
         briefing = brief(agent, Context("", (), ("not all files were read in time",), ()))
@@ -195,7 +196,7 @@ async def make_plan(scope: RunScope, job: Job) -> Plan:
     offered = ServerTools()
     if agent.mcp_servers:
         try:
-            async with scope.clock.limit():
+            async with asyncio.timeout(scope.clock.left):
                 offered = await env.servers.open(agent, env.server_tables, workdir, env.sources)
         except TimeoutError:
             offered = ServerTools(warnings=("the MCP servers did not start in time",))

@@ -6,6 +6,7 @@ files and scripts. Source: D-53, D-66, docs/threat-model.md.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import time
@@ -135,7 +136,7 @@ class Snapshot:
         if (has_own or root.agent.sub_agents) and read not in self._roots:
             self._roots.add(read)
             with contextlib.suppress(TimeoutError):  # the run ends before its first request
-                async with root.clock.limit():
+                async with asyncio.timeout(root.clock.left):
                     await in_thread(self._take, root, has_own)
         self._is_taken = True
 
