@@ -15,7 +15,7 @@ from axe_nb.builtin import make_server_tool
 from axe_nb.delegation import SOURCE as DELEGATION
 from axe_nb.errors import ConfigError
 from axe_nb.messages import CallTraits, ToolCall, ToolSpec
-from axe_nb.text import list_some, quote
+from axe_nb.text import list_some, nearest, quote
 from axe_nb.tools.python_tool import make_tool, tool_of
 from axe_nb.tools.tool import Describe, Effect, Registry, Tool, ToolTable
 
@@ -86,7 +86,7 @@ def find_tools(
 
 
 def _make_unknown_error(name: str, agent: Agent, registry: Registry) -> ConfigError:
-    near = builtin.OTHER_NAMES.get(name.casefold()) or registry.nearest(name)
+    near = builtin.OTHER_NAMES.get(name.casefold()) or nearest(name, sorted(registry.known))
     meant = registry.find(near)
     if registry.find(name):
         hint = f"`sub_agents` offers {name}"

@@ -34,7 +34,7 @@ from axe_nb.pictures.picture import (
     join_parts,
 )
 from axe_nb.results import RunResult
-from axe_nb.text import cut_bytes, nearest, remove_addresses
+from axe_nb.text import cut_bytes, remove_addresses
 from axe_nb.tools.kept_files import KeptFiles
 
 Effect = Literal["read", "user", "network", "write", "delegate"]
@@ -364,12 +364,6 @@ class Registry:
         name, *others = self.expand(name)
         found = (source.find(name) for source in self.sources if name in source.tools)
         return None if others else next(found, None)
-
-    def nearest(self, name: str) -> str:
-        """Returns the known name closest to a mistyped name; empty if no name is close."""
-        words = set(name.split("_"))  # short names are often similar by chance
-        alike = [k for k in self.known if k[:1] == name[:1] or words & set(k.split("_"))]
-        return nearest(name, sorted(alike))
 
     def __iter__(self) -> Iterator[Tool]:
         return (tool for name in self.names if (tool := self.find(name)))
