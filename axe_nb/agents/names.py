@@ -9,7 +9,7 @@ import functools
 import re
 from collections.abc import Iterable
 from contextlib import suppress
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Any
 
 from axe_nb.conversion.toml_tables import WrongValue
@@ -104,7 +104,7 @@ def is_allowed(host: str, allowed: Iterable[str]) -> bool:
 def is_host_pattern(pattern: str) -> bool:
     """True for a valid host pattern: `*`, a host, an IP address, or `*.` followed by a host."""
     name = fold_host(pattern.strip().removeprefix("*."))
-    if pattern == ANY or is_address(name):
+    if pattern == ANY or parse_address(name):
         return pattern == ANY or "*" not in pattern
     return len(name) <= 253 and all(map(LABEL.fullmatch, name.split(".")))
 
@@ -123,7 +123,7 @@ def fold_host(host: str) -> str:
     return folded
 
 
-def is_address(host: str) -> bool:
+def parse_address(host: str) -> IPv4Address | IPv6Address | None:
     with suppress(ValueError):
-        return bool(ip_address(host))
-    return False
+        return ip_address(host)
+    return None

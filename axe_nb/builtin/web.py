@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import TYPE_CHECKING, Any
 
-from axe_nb.agents.names import LABEL, fold_host
+from axe_nb.agents.names import LABEL, fold_host, parse_address
 from axe_nb.text import format_seconds, one_line, quote
 from axe_nb.threads import in_thread
 from axe_nb.tools.python_tool import make_tool
@@ -75,13 +75,6 @@ def refusal_reason(address: Address) -> str:
         own.bind((str(address), 0))
         return "an address of this machine"  # only these can be bound
     return ""
-
-
-def literal(host: str) -> Address | None:
-    try:
-        return ip_address(host)
-    except ValueError:
-        return None
 
 
 def resolve(host: str, port: int) -> Sequence[Address]:
@@ -155,7 +148,7 @@ class Fetcher:
 
     async def _resolve_public(self, url: httpx.URL) -> Sequence[Address]:
         host, port = url.raw_host.decode("ascii"), url.port or DEFAULT_PORTS[url.scheme]
-        own = literal(host)
+        own = parse_address(host)
         try:
             addresses = [own] if own else await in_thread(self.resolve, host, port)
         except (OSError, UnicodeError) as error:
@@ -193,7 +186,7 @@ def check_url(given: str, base: httpx.URL | None = None) -> httpx.URL:
     if url.userinfo or not port_fits:
         raise ToolError(f"invalid URL: {shown} contains a user name or an invalid port. Remove it")
     labels = fold_host(host).split(".")
-    is_name = literal(host) is None
+    is_name = parse_address(host) is None
     is_odd = is_name and re.fullmatch(r"\d+|0x[0-9a-f]*", labels[-1])
     if is_odd or "%" in host or (is_name and not all(map(LABEL.fullmatch, labels))):
         raise ToolError(
@@ -218,7 +211,7 @@ async def _send_to_first(
 
     host = url.raw_host.decode("ascii")
     extensions: dict[str, Any] = {"timeout": httpx.Timeout(10.0).as_dict()}
-    if not literal(host):
+    if not parse_address(host):
         extensions["sni_hostname"] = host  # the name that the certificate must match
     headers = {**HEADERS, "Host": url.netloc.decode("ascii")}
     failure: httpx.TransportError = httpx.ConnectError("the host has no address")
