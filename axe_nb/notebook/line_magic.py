@@ -236,8 +236,6 @@ def _use_cassette(chosen: argparse.Namespace) -> str | Listing:
     path, mode = chosen.path, chosen.cassette_mode
     if path is None and mode == "live":
         session.cassette_problem = None
-        if session.cassette is None:
-            return "no cassette is in use"
     if path is not None:
         if session.cassette is not None:
             session.cassette.save()  # the same file may be opened again now
@@ -245,7 +243,9 @@ def _use_cassette(chosen: argparse.Namespace) -> str | Listing:
             session.use_cassette(Cassette(path, mode))
         except ConfigError as error:
             raise _refuse_runs(error) from None
-    used = session.cassette
+    used = session.open_cassette()
+    if used is None and mode == "live":
+        return "no cassette is in use"
     if used is None:
         raise ConfigError("no cassette is in use", hint="start one: %axe cassette PATH")
     if path is None and mode is not None:

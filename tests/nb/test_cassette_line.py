@@ -82,6 +82,16 @@ def test_nothing_is_sent_after_a_line_with_a_mistake(
     assert axe_nb.run(None, "go", model="script/one").text == "live", "by the one in use"
 
 
+def test_mode_live_also_turns_off_the_cassette_of_the_environment(
+    project: Path, heard: list[axe_nb.Request], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AXE_CASSETTE", "tape.axe")
+    shell: Any = None
+    run_command(shell, "cassette --mode live", {}, print)
+    assert axe_nb.run(None, "go", model="script/one").text == "live"
+    assert not Path("tape.axe").exists()
+
+
 NOTEBOOK = [
     "%load_ext axe_nb\n%axe cassette tape.json",
     "import axe_nb\naxe_nb.run(None, 'go', model='openai/one').text",
