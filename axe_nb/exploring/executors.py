@@ -7,8 +7,7 @@ Agents, skills and context files are read before the map begins and sent to the 
 models and tools. Keys and settings are not sent: each worker reads its own environment and
 `config.toml`.
 
-If a worker dies, each task of its job is tried once more, alone, so that a task that kills its
-worker does not affect the others. If the worker dies again, the task fails. Source: D-53, D-59.
+If a worker dies, the tasks of its job fail; a resume file has them asked again. Source: D-53, D-59.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -117,8 +116,6 @@ class RemoteRuns(Runs):
         self._executor, self._ping = executor, ping
         self._shared = b""
         self._digest = ""
-        self._spare: Executor | None = None
-        self._alone = asyncio.Lock()
         self._jobs: set[Future[Any]] = set()
         self._is_halted = self._is_gone = False
         self._pinged_at = 0.0
@@ -153,7 +150,7 @@ class RemoteRuns(Runs):
         if await self._has_left():
             raise ConfigError(CLOSED, hint="create a new one")
         try:
-            reply = await self._send(self._executor, [])
+            reply = await self._send([])
         except Exception as error:  # executors have error classes of their own
             raise ConfigError(
                 f"the workers cannot run axe_nb: {words(error)}",
@@ -169,69 +166,40 @@ class RemoteRuns(Runs):
         if not tasks or self._batch.is_spent():
             return
         try:
-            if not await self._try(tasks):
-                async with self._alone:
-                    for task in tasks:
-                        await self._try([task], is_last=True)
+            await self._run_job(tasks)
         finally:
             why = self._refused or "cancelled; its worker may keep running until its timeout"
             self._fail(tasks, AxeError(why), "cancelled")
 
-    async def _try(self, tasks: Sequence[Task], *, is_last: bool = False) -> bool:
-        """Runs tasks as one job; returns False if the worker died and the tasks can be retried."""
+    async def _run_job(self, tasks: Sequence[Task]) -> None:
         if self._refused:
-            return True
-        executor = (is_last and self._renew()) or self._executor
+            return
         try:
-            reply = await self._send(executor, tasks)
-            if isinstance(reply, ConfigError):
-                raise reply
+            reply = await self._send(tasks)
         except _Gone as error:
-            if _is_death(error.__cause__) and not is_last and self._renew():
-                return False
             self._refused = self._refused or str(error)
             self._batch.stop_for(self._refused)
-            return True
-        except ConfigError as error:
-            self._fail(tasks, error)
-            return True
-        except Exception as error:
-            is_dead, name = _is_death(error), type(error).__name__
-            if is_dead and not is_last:
-                return False
-            why = f"its job failed: {name}: {words(error)}"
-            if is_dead:
-                why = f"its worker died twice: {name}"
-                self._end_spare()
+            return
+        except Exception as error:  # executors have error classes of their own
+            why = f"its job failed: {type(error).__name__}: {words(error)}"
             self._fail(tasks, AxeError(why))
-            return True
+            return
+        if isinstance(reply, ConfigError):
+            self._fail(tasks, reply)
+            return
         for task, result in zip(tasks, reply, strict=True):
             if result is not None:
                 if self._batch.meter is not None:
                     self._batch.meter.add(result)
                 self._batch.session.remember(result)
                 self._batch.finish(task, result)
-        return True
 
     def _fail(self, tasks: Sequence[Task], why: AxeError, status: Status = "error") -> None:
         for task in tasks:
             if task.result is None:
                 self._batch.finish(task, self._batch.make_failed(task, why, status))
 
-    def _renew(self) -> Executor | None:
-        """Returns a one-worker pool to replace a broken process pool; None for other executors."""
-        pool = self._executor
-        if self._spare is None and type(pool) is ProcessPoolExecutor:
-            self._spare = ProcessPoolExecutor(
-                1, mp_context=getattr(pool, "_mp_context", None),
-                initializer=getattr(pool, "_initializer", None),
-                initargs=getattr(pool, "_initargs", ()),
-            )  # fmt: skip
-        return self._spare
-
-    async def _send(
-        self, executor: Executor, tasks: Sequence[Task]
-    ) -> list[RunResult | None] | ConfigError:
+    async def _send(self, tasks: Sequence[Task]) -> list[RunResult | None] | ConfigError:
         """Submits a job, and returns its results or the error that kept it from running.
 
         The result of a run that did not begin is None. Raises _Gone if the executor refuses or
@@ -240,7 +208,7 @@ class RemoteRuns(Runs):
 
         def submit(job: bytes) -> Future[Any]:
             try:
-                future = executor.submit(run_job, job)
+                future = self._executor.submit(run_job, job)
             except Exception as error:
                 name = type(error).__name__
                 raise _Gone(f"the executor accepts no more jobs: {name}: {words(error)}") from error
@@ -286,28 +254,9 @@ class RemoteRuns(Runs):
         for future in list(self._jobs):
             future.cancel()
 
-    def close(self) -> None:
-        super().close()
-        self._end_spare()
-
-    def _end_spare(self) -> None:
-        spare, self._spare = self._spare, None
-        if spare is not None:
-            with contextlib.suppress(Exception):
-                spare.shutdown(wait=False, cancel_futures=True)
-
 
 class _Gone(Exception):
     """Raised if the executor accepts no more jobs, or has dropped submitted jobs."""
-
-
-def _is_death(error: BaseException | None) -> bool:
-    deaths = {
-        "BrokenExecutor", "KilledWorker", "EngineError", "CommClosedError", "FutureCancelledError",
-    }  # fmt: skip
-    names = [kind.__name__ for kind in type(error).__mro__]
-    names.append(getattr(error, "ename", ""))  # from an engine of ipyparallel
-    return not deaths.isdisjoint(names)
 
 
 @dataclass(frozen=True, kw_only=True)
