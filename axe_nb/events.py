@@ -147,9 +147,10 @@ class PersonAsked:
     """Letter and name of each answer that a view can offer; empty if the answer must be typed."""
     prompt: str = ""
     """Text of the input prompt, from which a view recognizes the input field; empty if it is too
-    long or contains secrets, or if the user edits a model's reply."""
+    long or contains secrets."""
     arguments: str = ""
-    """The call's arguments as JSON for editing; empty if they are too long or contain secrets."""
+    """JSON of the call's arguments or the model's reply, for editing, or of a request's body, to
+    read; empty if it contains secrets, or if arguments or a reply are too long."""
 
 
 @dataclass(frozen=True, slots=True)

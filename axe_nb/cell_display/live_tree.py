@@ -142,7 +142,7 @@ class LiveTree:
     def _describe(self, blocks: Iterable[str]) -> News:
         """Returns an update of everything except rows; `blocks` are the answer blocks last sent."""
         return {
-            "now": round(self._now, 2),
+            "now": round(self._transcript.whole.times.ended or self._now, 2),
             "newest": self._newest,
             "is_earlier": self._answer.is_earlier,
             **pack_parts(list(blocks), self._answer.blocks),

@@ -253,10 +253,13 @@ WORDS: Mapping[str, Choice | None] = {
 }  # fmt: skip
 
 
+NEW_REPLY = "\nnew reply, as text or JSON; empty = unchanged: "
+
+
 def prompt_step(step: Step, short: str = "") -> Decision:
     prompt = "" if short else f"\n{format_step(step)}"  # separate from the last answer
     while step.kind == "reply":
-        typed = input(f"{prompt}\nnew reply, as text or JSON; empty = unchanged: ")
+        typed = input(f"{prompt}{NEW_REPLY}")
         if not typed.strip():
             return Decision("go")
         try:
@@ -327,6 +330,9 @@ STEP_NAMES = (
 MOST = 8000
 """Maximum length of a text in a `PersonAsked` event, in characters."""
 
+MAX_BODY = 20_000
+"""Maximum length of a request's body in a `PersonAsked` event, in characters."""
+
 SUBJECT = 60
 
 
@@ -335,12 +341,19 @@ def describe(question: Question) -> PersonAsked:
     if isinstance(question, Step):
         text = format_step(question)
         about = PersonAsked("", question.call_id, "", _bound(text))
-        if question.kind == "reply":  # the answer is typed
-            return about
-        arguments = _dump_given(question.given) if question.kind == "call" else ""
+        caller = f"{format_caller(question)}, turn {question.turn}"
+        if question.kind == "reply":
+            said = question.response
+            assert said
+            calls = [{"tool": c.name, "arguments": dict(c.arguments)} for c in said.tool_calls]
+            if reply := _dump_given({"text": said.content, "calls": calls}):
+                about = replace(about, text=f"{caller}: the reply", arguments=reply)
+            return replace(about, prompt=NEW_REPLY)
+        is_call = question.kind == "call"
+        given = _dump_given(question.given) if is_call else _dump(question.body, indent=2)
+        arguments = cut_middle(given, MAX_BODY)[0]
         about = replace(about, choices=STEP_NAMES, arguments=arguments)
-        caller = f"\n{format_caller(question)}, turn {question.turn}"
-        return _with_prompt(about, text, f"{caller}: {STEP_CHOICES}: ")
+        return _with_prompt(about, text, f"\n{caller}: {STEP_CHOICES}: ")
     if not question.tool and not question.raises:
         text = format_model_question(question)
         words = one_line(show(redact(question.detail)), SUBJECT)

@@ -52,7 +52,7 @@ from axe_nb.views.outline import (
     find_host,
 )
 from axe_nb.views.rows import LINE as WORDS
-from axe_nb.views.rows import LINES, Fact, Row, make_row, word_question
+from axe_nb.views.rows import LINES, Fact, Row, indent_json, make_row, word_question
 from axe_nb.views.transcript import Node, State, Transcript
 
 LEVEL = f"margin:0 0 0 {LEVEL_MARGIN};padding:0 0 0 {LEVEL_PADDING};border-left:1px solid {LINE}"
@@ -63,6 +63,12 @@ PLAIN = "mathjax_ignore tex2jax_ignore"
 
 BUDGET = 49_000
 """Maximum size of a saved tree's HTML and text in a notebook file, in bytes, without pictures."""
+
+MIN_NAME, MAX_NAME = 11, 16
+"""Width of the names in a tree, in em. Longer names are broken into lines."""
+
+SIGN = ";display:inline-block;width:1em"
+"""Style of a row's sign. The signs differ in width; the names below one another do not."""
 
 PROSE = frozenset(("task", "text so far", "said", "error", "warning", "next", "asked"))
 """Labels of prose texts, which are not set in a code font."""
@@ -135,6 +141,7 @@ def answer(result: RunResult) -> dict[str, str]:
 def write_tree(outline: Outline, room: int = BUDGET) -> str:
     """Formats a run's answer and tree as HTML. Shows as many texts whole as `room` bytes allow."""
     root, warnings = outline.tree, outline.warnings(outline.root)
+    name = min(max(MIN_NAME, 0.6 * _measure_names(root.rows)), MAX_NAME)
 
     def draw(drawing: Drawing) -> str:
         tree = (
@@ -143,10 +150,10 @@ def write_tree(outline: Outline, room: int = BUDGET) -> str:
         )
         return _wrap(_format_answer(outline) + tree + "".join(map(drawing.block, warnings)))
 
-    first = Drawing(frozenset(), outline.max_line)
+    first = Drawing(frozenset(), outline.max_line, name)
     html, cut = draw(first), first.cut
     for line in (outline.max_line, 160, 100) if sum(len(b.whole) for b in cut) < room else ():
-        if _measure(drawn := draw(Drawing({*map(id, cut)}, line))) <= room:
+        if _measure(drawn := draw(Drawing({*map(id, cut)}, line, name))) <= room:
             return drawn
     room -= _measure(html)
     cut.sort(key=lambda b: FIRST.index(b.label) if b.label in FIRST else len(FIRST))
@@ -157,7 +164,12 @@ def write_tree(outline: Outline, room: int = BUDGET) -> str:
             if long - short <= room:
                 whole.add(id(block))
                 room -= long - short
-    return draw(Drawing(whole, outline.max_line)) if whole else html
+    return draw(Drawing(whole, outline.max_line, name)) if whole else html
+
+
+def _measure_names(entries: Sequence[Entry]) -> int:
+    sizes = (max(len(one.row.who), _measure_names(one.rows)) for one in entries)
+    return max(sizes, default=0)
 
 
 def _wrap(inner: str) -> str:
@@ -202,27 +214,32 @@ def format_head(row: Row, clock: str = "") -> str:
     )
 
 
-def format_line(row: Row, bar: str = "", clock: str = "") -> str:
-    """Formats a row below the root as HTML, with a bar and a clock if the row is live."""
+def format_line(row: Row, bar: str = "", clock: str = "", *, name: float = MIN_NAME) -> str:
+    """Formats a row below the root as HTML, with a bar and a clock if the row is live.
+
+    Names are `name` em wide, so that the texts beside them are aligned.
+    """
     if row.kind == "rest":
         return f"<span style=opacity:{MUTED}>{safe(row.who)}, {safe(row.asked)}</span>"
     # a failure is read whole; other words that are too long for a window end in an ellipsis
     ellipsis = ";overflow:hidden;text-overflow:ellipsis"
     cut = ";white-space:normal" if row.is_failed else ellipsis * (len(row.asked) > SHORT)
-    # names have one width, so that tasks are aligned; on a phone, a name has a line of its own
+    # on a phone, the text is below the name, and both are beside the sign
     styles = (
-        f"display:inline-flex;flex-wrap:wrap;width:calc(100% - 2em);gap:0 {GAP};white-space:nowrap",
-        f"flex:1 0 18%;min-width:11em{ellipsis * (len(row.who) > 18)}", f"flex:9999 14em{cut}",
+        f"display:inline-flex;flex-wrap:wrap;width:calc(100% - 3.5em);gap:0 {GAP}"
+        ";white-space:nowrap",
+        f"flex:1 0 {name:g}em;max-width:100%;white-space:normal", f"flex:9999 14em{cut}",
         f"flex:none;margin-left:auto{f';max-width:30%{ellipsis}' * (len(row.cost) > 18)}",
     )  # fmt: skip
     # the live tree has them in its style sheet
     line, who, asked, edge = ("" if clock else f" style='{style}'" for style in styles)
     number = f" <small style=font-weight:normal;opacity:{MUTED}>{row.number}</small>"
-    retry = f" · retry <code style=white-space:nowrap>{safe(row.retry)}</code>" * bool(row.retry)
+    retry = f" · <span style=display:inline-block>retry <code>{safe(row.retry)}</code></span>"
     cost = safe(row.cost) + clock
     return (
-        f"<span{line}>{format_sign(row)} <b{who}>{safe(row.who)}{number * bool(row.number)}</b> "
-        f"<bdi{asked}>{safe(row.asked)}{retry}{_format_states(row.states)}</bdi>"
+        f"{format_sign(row, '' if clock else SIGN)} <span{line}>"
+        f"<b{who}>{safe(row.who)}{number * bool(row.number)}</b> "
+        f"<bdi{asked}>{safe(row.asked)}{retry * bool(row.retry)}{_format_states(row.states)}</bdi>"
         f"{f' <small{edge}>{cost}</small>' * bool(cost)}{bar}</span>"
     )
 
@@ -238,9 +255,9 @@ def _format_states(states: Sequence[State]) -> str:
     return f" <i style='{style};background:{gradient(parts)}'></i>" if states else ""
 
 
-def format_sign(row: Row) -> str:
+def format_sign(row: Row, style: str = "") -> str:
     look = row.look
-    return f"<b role=img title='{look.word}' style=color:{look.colour}>{look.sign}</b>"
+    return f"<b role=img title='{look.word}' style='color:{look.colour}{style}'>{look.sign}</b>"
 
 
 def _format_facts(facts: Sequence[Fact]) -> str:
@@ -259,13 +276,16 @@ def _format_facts(facts: Sequence[Fact]) -> str:
 class Drawing:
     """Draws the rows and texts of one tree as HTML."""
 
-    def __init__(self, whole: Set[int] | None = None, line: int = WORDS) -> None:
+    def __init__(
+        self, whole: Set[int] | None = None, line: int = WORDS, name: float = MIN_NAME
+    ) -> None:
         """Creates a drawing of a saved tree, or of a live tree if `whole` is None.
 
         `whole` contains the `id()` of each text to show whole. Texts of rows are cut to `line`
-        characters.
+        characters; names are `name` em wide.
         """
-        self._is_live, self._whole, self._line = whole is None, whole or frozenset(), line
+        self._is_live, self._whole = whole is None, whole or frozenset()
+        self._line, self._name = line, name
         self.cut: list[Block] = []
         """Blocks drawn so far whose texts are cut and could be whole."""
         self._thumbnails = Thumbnails()
@@ -273,7 +293,7 @@ class Drawing:
     def row(self, row: Row) -> str:
         is_whole = row.is_failed or row.kind == "rest"
         asked = row.asked if is_whole else one_line(row.asked, self._line)
-        return format_line(replace(row, asked=asked))
+        return format_line(replace(row, asked=asked), name=self._name)
 
     def block(self, block: Block, margin: str = TEXT_MARGIN) -> str:
         """Draws a text and its pictures. Reasoning and long texts other than answers are folded."""
@@ -343,31 +363,53 @@ def _format_links(pages: Sequence[Page]) -> str:
     return f"<ol style='margin:0;white-space:normal'>{items}</ol>{more}"
 
 
+_PLACES = (
+    (r"\A(\(.*\n)?--- /dev/null\n\+\+\+ b/(.+)\n@@ .*", r"\1@@ \2, new file"),
+    (r"\A(\(.*\n)?--- .+\n\+\+\+ b/(.+)\n@@ -\S+ \+(\d+).*", r"\1@@ \2, line \3"),
+    (r"(?m)^@@ -\S+ \+(\d+)\S* @@$", r"@@ line \1"),
+)
+"""Patterns of the lines in a unified diff that say where it applies, and how they are shown."""
+
+
 def format_question(asked: PersonAsked) -> str:
-    """Formats a question to the user in a live row, with its diff and buttons or a text field."""
-    lines = ""
-    for line in clean(asked.diff).splitlines():
+    """Formats a question to the user in a live row, with its diff, buttons and text fields."""
+    lines, diff = "", clean(asked.diff)
+    for pattern, words in _PLACES:
+        diff = re.sub(pattern, words, diff)
+    for line in diff.splitlines():
         kind = {"+": "axe-nb-new", "-": "axe-nb-gone", "@": "axe-nb-place"}.get(line[:1], "")
-        kind = "axe-nb-place" if line.startswith(("+++", "---")) else kind
-        lines += f"<div dir=auto class='{kind}'>{safe(line) or ' '}</div>"
-    reply = (
-        "<form class=axe-nb-reply><input aria-label=Answer><button class=axe-nb-answer>Answer"
-        "</button></form>"
-    )
+        lines += f"<div dir=auto class='{kind}'>{safe(line.removeprefix('@@ ')) or ' '}</div>"
     buttons = "".join(
         f"<button type=button class=axe-nb-answer value='{escape(letter)}'>"
         f"{safe(name)} <kbd>{safe(letter)}</kbd></button>"
         for letter, name in asked.choices
     )
+    letters = dict(asked.choices)
     call, _, why = clean(asked.text).partition("\n") if lines else ("", "", clean(asked.text))
-    more = f"<details><summary>arguments</summary><pre dir=auto>{safe(call)}</pre></details>"
+    given, label = asked.arguments, "arguments"
+    if letters and not asked.call_id:  # a request; it can be read, not edited
+        call, given, label = given, "", "look at the request"
+    more = f"<details><summary>{label}</summary><pre dir=auto>{safe(call)}</pre></details>"
+    sends, leaves = ("Use this", "Back") if letters else ("Use this reply", "Leave unchanged")
+    has_line = "r" in letters or not (letters or given)
+    hidden, given = " hidden" * bool(letters), safe(indent_json(given))
+    edit = (
+        f"<form class=axe-nb-edit{hidden}><textarea rows={min(given.count(chr(10)) + 1, 16)} "
+        f"aria-label=JSON spellcheck=false>{given}</textarea><small role=alert></small>"
+        f"<div class=axe-nb-answers><button class=axe-nb-answer>{sends}</button>"
+        f"<button type=button class=axe-nb-answer value=''>{leaves}</button></div></form>"
+    )
+    reply = (
+        f"<form class=axe-nb-reply{hidden}><input aria-label=Answer>"
+        "<button class=axe-nb-answer>Answer</button></form>"
+    )
     return (
         f'<div class=axe-nb-question role=group aria-label="{escape(word_question(asked))}" '
-        f'data-prompt="{escape(asked.prompt)}" data-arguments="{escape(asked.arguments)}">'
+        f'data-prompt="{escape(asked.prompt)}">'
         f"{f'<pre dir=auto>{safe(why)}</pre>' if why else ''}"
         f"<div class=axe-nb-diff>{lines}</div>{more if call else ''}"
-        f"<div class=axe-nb-answers>{buttons}"
-        f"{reply if asked.prompt and not asked.choices else ''}</div></div>"
+        f"<div class=axe-nb-answers>{buttons}</div>{edit if given else ''}"
+        f"{reply if asked.prompt and has_line else ''}</div>"
     )
 
 

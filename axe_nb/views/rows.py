@@ -104,7 +104,9 @@ def make_row(thing: TreeNode) -> Row:
         told = " · ".join(map(str, facts))
         # a root's findings are visible without a click (D-80)
         is_open = needs_look or any(True for _ in thing.below())
-        return Row("run", thing.state, name_node(thing), told, "", is_open, facts)
+        waits = any(fact.text.endswith(WAITS) for fact in facts) and thing.state == "running"
+        state = "asks" if waits else thing.state
+        return Row("run", state, name_node(thing), told, "", is_open, facts)
     is_told = state in ("completed", "running", "asks", "error", "timeout")
     source = thing.source or "forked here" * thing.is_forked
     cost = join_facts("" if is_told else LOOKS[state].word, source, format_tokens(thing.total))

@@ -14,7 +14,9 @@ from tests.browser.live_tree import RESEARCH, answer, row, start
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 
-FOCUSED = "() => document.activeElement.querySelector(':scope > summary b + b')?.textContent"
+FOCUSED = (
+    "() => document.activeElement.querySelector(':scope > summary b:not([role])')?.textContent"
+)
 STOPS = (
     "e => [...e.querySelectorAll('*')]"
     ".filter(each => each.tabIndex >= 0 && each.checkVisibility()).length"

@@ -36,7 +36,7 @@ def test_a_button_answers_its_question_and_the_decision_stays_in_the_row(lab: La
     question.locator("summary").press("Enter")
     expect(question.locator("pre:visible")).to_contain_text('"old_text": "Tuesday: calm"')
     lab.page.keyboard.press("Tab")
-    expect(question.locator("button").first).to_be_focused()
+    expect(question.locator("button:visible").first).to_be_focused()
     prompt = lab.page.locator(".jp-Stdin-prompt").last
     expect(prompt).to_have_text(
         "doc_writer (0.1): may it call edit_file on CHANGELOG.md? "
@@ -44,20 +44,28 @@ def test_a_button_answers_its_question_and_the_decision_stays_in_the_row(lab: La
     )
     expect(question.locator(".axe-nb-gone")).to_have_text("-Tuesday: calm")
     expect(question.locator(".axe-nb-new")).to_have_text("+Tuesday: calm, 3 visitors")
-    buttons = question.locator("button")
+    buttons = question.locator("button:visible")
     expect(buttons).to_have_text(
         ["Allow y", "Always here a", "Edit… e", "Deny n", "Stop the run s"]
     )
+    for width in (640, 853):  # a window that is made narrower keeps the buttons in sight
+        lab.page.set_viewport_size({"width": width, "height": 560})
+        expect(buttons.last).to_be_in_viewport()
     buttons.nth(2).click()
-    box = find_box(lab)
-    prompt = lab.page.locator(".jp-Stdin-prompt", has_text="arguments, as JSON")
-    expect(prompt).to_have_count(1)
-    expect(box).to_have_value(re.compile('^{"path": "CHANGELOG.md"'))
-    expect(buttons.first).to_be_disabled()
+    expect(buttons).to_have_text(["Use this", "Back"])
+    box = question.get_by_role("textbox", name="JSON")
+    expect(box).to_be_focused()
+    expect(box).to_have_value(re.compile('^{\n  "path": "CHANGELOG.md"'))
     box.fill('{"path": "CHANGELOG.md",, }')
-    box.press("Enter")
-    wrong = lab.page.locator(".jp-Stdin-prompt", has_text="must be a JSON object (column 25")
+    buttons.first.click()
+    expect(question.get_by_role("alert")).to_contain_text("double-quoted")
+    buttons.last.click()
+    wrong = lab.page.locator(".jp-Stdin-prompt", has_text="must be a JSON object (column 1:")
     wrong.wait_for()
+    buttons.nth(2).click()
+    expect(box).to_have_value('{"path": "CHANGELOG.md",, }')  # what was typed is not lost
+    buttons.last.click()
+    expect(buttons).to_have_count(5)
     buttons.first.click()
     expect(lab.page.locator(".axe-nb-question:visible")).to_have_count(0)
     expect(lab.page.locator(f"{row(lab, 'doc_writer')}.axe-nb-good")).to_have_count(1)
@@ -81,7 +89,7 @@ def test_the_budget_is_raised_by_a_button_in_the_row_that_waits_for_it(lab: Lab)
     expect(lab.page.locator(f"{row(lab, 'spender')} > summary").first).to_contain_text(
         "asks you: may this session spend up to $0.10?"
     )
-    buttons = question.locator("button")
+    buttons = question.locator("button:visible")
     expect(buttons).to_have_text(["Raise y", "Refuse n", "Stop the run s"])
     buttons.first.click()
     lab.ended()
@@ -90,7 +98,7 @@ def test_the_budget_is_raised_by_a_button_in_the_row_that_waits_for_it(lab: Lab)
 @pytest.mark.req("D-48")
 def test_a_question_about_hostile_words_is_inert_and_no_other_input_is_answered(lab: Lab) -> None:
     start(lab, EDITOR.replace("TEXTS", "PAYLOADS[0], ' '.join(PAYLOADS)[:1500]"))
-    buttons = lab.page.locator(".axe-nb-question:visible button")
+    buttons = lab.page.locator(".axe-nb-question:visible button:visible")
     expect(buttons.nth(3)).to_be_enabled()
     lab.page.locator("input.jp-Stdin-input").evaluate("box => { box.type = 'password' }")
     expect(buttons.nth(3)).to_be_disabled()
@@ -98,7 +106,9 @@ def test_a_question_about_hostile_words_is_inert_and_no_other_input_is_answered(
     buttons.nth(3).click()
     tree = lab.page.locator(".axe-nb-question:visible")
     expect(tree).to_have_count(1)
-    active = ", ".join(name for name in ACTIVE.split(", ") if name != "button")
+    ours = ("button", "form", "textarea")
+    active = ", ".join(name for name in ACTIVE.split(", ") if name not in ours)
+    assert tree.locator("form, textarea").count() == 2
     assert tree.evaluate("(e, active) => e.querySelectorAll(active).length", active) == 0
     assert lab.page.evaluate("() => window.pwned") is None
     deny = buttons.filter(has_text="Deny")

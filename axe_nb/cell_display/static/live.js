@@ -11,7 +11,12 @@ const QUIET = 10; // seconds without updates after which clocks stop; updates co
 const PATIENCE = 3; // seconds after a click on Stop until the button says what it waits for
 const MANY = 20; // number of rows above which chips and a search box are shown
 const LOST = new Set(["restarting", "autorestarting", "terminating", "dead", "unknown"]);
-const ARGUMENTS = "arguments, as JSON: "; // the prompt of session/typed_json.py
+// The prompts of session/prompts.py after a letter, and the form that answers them.
+const FORMS = {
+  "arguments, as JSON: ": ".axe-nb-edit",
+  "result of the call: ": ".axe-nb-reply",
+  "reply, as text or JSON: ": ".axe-nb-reply",
+};
 const TROUBLES = {
   lost: "The kernel is gone. This is the run as of TIME; %axe history has what was answered by then",
   quiet: "No updates since TIME: the kernel is busy or unreachable",
@@ -254,6 +259,8 @@ class Tree {
       const [[sign, who], asked] = [row.line.querySelectorAll("b"), row.line.querySelector("bdi")?.textContent];
       sign.ariaHidden = "true"; // the label says the state, unless a question does
       row.who = who.firstChild.textContent;
+      const room = Math.min(0.6 * row.who.length, 16); // as in a saved tree
+      if (data.above && room > (this.room ?? 11)) this.root.style.setProperty("--name", `${(this.room = room)}em`);
       const isSaid = sign.textContent === "?" && /^(asks|waits for) you/.test(asked);
       row.element.ariaLabel = [isSaid ? "" : sign.title, row.who, asked].filter(Boolean).join(" ");
     }
@@ -641,16 +648,36 @@ class Question {
     });
     box.addEventListener("submit", (event) => {
       event.preventDefault();
-      if (event.isTrusted) this.type(event.target.elements[0].value);
+      if (event.isTrusted) this.send(event.target);
     });
     // JupyterLab would take the letters of an answer for its own shortcuts
-    box.addEventListener("keydown", (event) => event.target.matches("input") && event.stopPropagation());
+    box.addEventListener("keydown", (event) => event.target.matches("input, textarea") && event.stopPropagation());
+    // in a window of another size, the buttons may be out of sight
+    this.sizes = new ResizeObserver(([{ contentRect: { width } }]) => {
+      if (this.width && width !== this.width) this.show();
+      this.width = width;
+    });
+  }
+
+  // Sends what a form holds; a mistake in JSON is told here, and loses nothing.
+  send(form) {
+    let words = form.elements[0].value;
+    const told = form.querySelector("[role=alert]");
+    if (told) told.textContent = "";
+    if (told && (this.form || words.trimStart().startsWith("{"))) {
+      try {
+        JSON.parse(words);
+      } catch (error) {
+        told.textContent = error.message;
+        return;
+      }
+    } else if (words.includes("\n")) words = JSON.stringify({ text: words }); // an input has one line
+    this.type(words);
   }
 
   type(words) {
-    const input = this.find();
+    const input = this.form ? this.open[0] : this.find();
     if (!input) return;
-    this.fills = words === "e" && Boolean(this.box.querySelector("[value=e]"));
     enter(input, words);
     input.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", bubbles: isMarimo(input) }));
     this.look();
@@ -660,7 +687,9 @@ class Question {
   draw(html) {
     if (html === (this.html ?? "")) return;
     this.html = html;
-    this.wasOurs = this.fills = false;
+    this.wasOurs = false;
+    this.form = undefined;
+    this.sizes.disconnect();
     put(this.box, html ? [html] : []);
     clearInterval(this.timer);
     for (const opened of html ? [] : this.opened) opened.open = false; // as they were before the question
@@ -668,6 +697,7 @@ class Question {
     if (!html) return;
     for (let at = this.row; at; at = at.parentElement?.closest("details")) if (!at.open) this.opened.push(at);
     for (const each of this.opened) each.open = true;
+    this.sizes.observe(this.row);
     this.timer = setInterval(() => this.look(), LOOK);
     this.look();
   }
@@ -700,19 +730,27 @@ class Question {
   look() {
     const wasOurs = this.wasOurs;
     const isOpen = Boolean(this.find());
-    // the browser has scrolled to the input, away from what is asked; the buttons matter most
-    const parts = isOpen && !wasOurs ? [this.row, this.box.querySelector(".axe-nb-answers")] : [];
-    for (const part of parts) part.scrollIntoView({ block: "nearest" });
-    for (const each of this.box.querySelectorAll("button, input")) each.disabled = !isOpen;
-    const [input, text] = this.open;
-    if (!this.fills || !text.endsWith(ARGUMENTS)) return;
-    this.fills = false;
-    enter(input, this.box.firstElementChild.dataset.arguments);
-    input.focus();
+    const asks = Object.keys(FORMS).find((prompt) => this.wasOurs && this.open[1].endsWith(prompt));
+    // the browser has scrolled to the input, away from what is asked
+    if (isOpen && !wasOurs) this.show();
+    for (const each of this.box.querySelectorAll("button, input")) each.disabled = !isOpen && !asks;
+    if (FORMS[asks] === this.form) return;
+    this.form = FORMS[asks];
+    const [answers, ...forms] = this.box.querySelectorAll(":scope > div > .axe-nb-answers, form");
+    answers.hidden = Boolean(asks);
+    for (const each of forms) each.hidden = !asks || !each.matches(this.form);
+    this.box.querySelector("form:not([hidden])")?.elements[0].focus();
+  }
+
+  // The buttons matter most.
+  show() {
+    const parts = [this.row, this.box.querySelector("form:not([hidden]), .axe-nb-answers:not([hidden])")];
+    for (const part of parts) part?.scrollIntoView({ block: "nearest" });
   }
 
   close() {
     clearInterval(this.timer);
+    this.sizes.disconnect();
   }
 }
 
