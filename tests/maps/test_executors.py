@@ -212,7 +212,7 @@ def test_an_executor_that_is_closed_in_mid_map_is_the_reason_and_the_rest_can_be
     assert {r.error for r in found.failures} == {found.stopped}
     assert {r.status for r in found.failures} == {"cancelled"}
     again = list(axe_nb.map(AGENT, prompts, resume=resume))
-    assert [r.error for r in again] == [None] * 220
+    assert [r.error for r in again] == [None] * 40
     with pytest.raises(ConfigError, match=r"closed|shut") as error:
         axe_nb.map(AGENT, ["a"], executor=own)
     assert "create a new" in error.value.hint
