@@ -150,7 +150,7 @@ class RunMap:
                 f"{run.total_usage.total:,}",
             ])  # fmt: skip
         table = format_table(HEADS, rows, right=1, wide=3, is_cut=True) if rows else ""
-        left = "".join(f"<p>{line}: {name}.results</p>" for line in count_left(len(numbered)))
+        left = "".join(f"<p>{line}</p>" for line in count_left(len(numbered), f"{name}.results"))
         return f"<div class='{PLAIN}'><p>{format_cell(self._describe())}</p>{table}{left}</div>"
 
     def cancel(self) -> None:

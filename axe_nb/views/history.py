@@ -96,7 +96,7 @@ class History(UserList[HistoryRow]):
 
     def _list_left(self) -> Iterator[str]:
         """Yields lines that say how to see the rows that are not displayed."""
-        yield from (f"{line}: .to_frame() has all rows" for line in count_left(len(self)))
+        yield from count_left(len(self), ".to_frame() has all rows")
         yield from [MORE] * self.has_more
 
     def _repr_html_(self) -> str:

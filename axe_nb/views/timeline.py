@@ -111,7 +111,8 @@ class _Times:
         seen = {lap.kind for lap in self.laps}
         self.kinds = [kind for kind in WORDS if kind in seen]
         left = sum(1 for _ in _walk(self.root)) - MOST
-        self.more = f"… {plural(left, 'more row')}" if left > 0 else ""
+        more = f"… {plural(left, 'more row')}; %axe time also takes a sub-agent's result"
+        self.more = more if left > 0 else ""
 
     def format_text(self) -> Iterator[str]:
         row = make_row(self.root)

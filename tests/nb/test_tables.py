@@ -44,7 +44,7 @@ def test_a_table_of_20_000_rows_is_bounded_and_counts_the_others() -> None:
     assert repr(listing).count("\n") == MOST_ROWS + 1
     html = listing._repr_html_()
     assert html.count("<tr>") == MOST_ROWS + 1
-    assert "… 19,500 more rows" in html
+    assert "… 19,500 more rows: .rows has all rows" in html
     assert "<b>" not in html
 
 
