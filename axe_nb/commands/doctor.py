@@ -116,7 +116,7 @@ def _check_sandbox() -> Finding:
     message = f"{sandbox.level} ({sandbox.method.name}): a command {promises}"
     message += f". But {lacks}" if lacks else ""
     step = "install bubblewrap for a stronger sandbox" if sandbox.level == "files" else ""
-    return Finding("note" if lacks else "right", "sandbox", message, step)
+    return Finding("right" if sandbox.level == "full" else "note", "sandbox", message, step)
 
 
 def _check_settings() -> tuple[Config, Finding]:

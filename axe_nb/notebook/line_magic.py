@@ -163,11 +163,11 @@ def list_keys() -> Iterator[tuple[str, str, str]]:
     for info in config.known.values():
         if info.has_server:
             source = config.key_source(info.name)
-            state = "✓ set" if source == info.key_variable else f"✓ in {source}" if source else ""
-            missing = "· not set" if info.needs_key else "· not set, not needed"
+            state = "set" if source == info.key_variable else f"in {source}" if source else ""
+            missing = "not set" if info.needs_key else "not set, not needed"
             yield info.name, info.key_variable, state or missing
             if os.environ.get(info.url_variable, "").strip():
-                yield info.name, info.url_variable, "✓ set"
+                yield info.name, info.url_variable, "set"
 
 
 def list_usage() -> str | Listing:
