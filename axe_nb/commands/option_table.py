@@ -6,7 +6,7 @@ import json
 import keyword
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from axe_nb.agents.agent_tables import MODES, variable_problem
@@ -250,11 +250,16 @@ AGENT_CELL = Command("agent", "define an agent from the TOML in the cell", {"cel
            offers="files"),
 ))  # fmt: skip
 
-OF_GRIDS = (
-    "out", "expect", "dry_run", "timeout", "params", "tools", "mode", "output", "model_all",
-    "skill", "workdir", "retries", "vars", "agents_dir",
-)  # fmt: skip
-"""Keywords of the run options that a grid also accepts, starting with the most used."""
+OF_GRIDS: Mapping[str, Mapping[str, Any]] = {
+    "out": {"help": "variable for the grid"},
+    "expect": {"help": "expectations that a run must meet to pass, separated by ;"},
+    "dry_run": {"help": "show how many requests it takes, without sending any"},
+    "timeout": {"help": "time limit of each run in seconds, 0 = no limit (default 120)"},
+    "params": {}, "tools": {}, "mode": {}, "output": {}, "model_all": {}, "skill": {},
+    "workdir": {}, "retries": {}, "vars": {}, "agents_dir": {},
+}  # fmt: skip
+"""Keywords of the run options that a grid also accepts, starting with the most used, and the
+fields that differ."""
 
 GRID = Command("grid", "run variants of agents on the same inputs", {"cell": "axe_grid"}, (
     Option("agents", "agents, comma-separated; without any, prompts go directly to the models",
@@ -273,7 +278,8 @@ GRID = Command("grid", "run variants of agents on the same inputs", {"cell": "ax
            offers="agents", group=ANSWER),
     Option("--budget", "US dollars for all runs together, or KEY=NUMBER as in [limits]",
            "AMOUNT", read=budget, group=LIMITS),
-    *(option for word in OF_GRIDS for option in OPTIONS if option.keyword == word),
+    *(replace(option, **own) for word, own in OF_GRIDS.items() for option in OPTIONS
+      if option.keyword == word),
     Option("--concurrency", "maximum number of runs at once (default 8)", "N", read=whole,
            group=LIMITS),
     Option("--executor",
