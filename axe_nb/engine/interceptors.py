@@ -56,7 +56,6 @@ async def replay_fork_turn(
     found = await fork.find(asked)
     if not isinstance(found, KeptTurn):
         return await next(request)
-    scope.meter.settle()
     if scope.env.cassette is not None:  # so that a recorded fork finds its root again
         scope.env.cassette.keep(asked, found)
 
@@ -211,7 +210,6 @@ async def step_turn(attempts: Attempts, stepper: Stepper, next: Send, request: R
     decision = await scope.ask(step)
     _check(scope, decision, ("go", "end", "edit", "skip", "result"))
     if (given := make_decided(step, decision)) is not None:  # nothing is sent or paid
-        scope.meter.settle()
         scope.note("replay", scope.seconds, step.turn)
         made.append(given)
         assert given.response is not None

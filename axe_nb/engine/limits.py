@@ -169,10 +169,8 @@ class UsageMeter:
     """Meter of the parent run, which includes the usage of its children; None for a root."""
     source: Agent | None = None
     """The agent with the limits; None for a map."""
-    is_expected: bool = False
-    """True for a child that has not sent its first request yet."""
-    expected: int = 0
-    """Number of descendants that have yet to send their first request; see `check`."""
+    is_counted: bool = False
+    """True for a child until its first request, which its start has counted for the runs above."""
     total: Spent = field(default_factory=Spent)
     unpriced: str = ""
     """Name of an agent that received a response of unknown price; empty if there is none."""
@@ -183,17 +181,12 @@ class UsageMeter:
     def caps_cost(self) -> bool:
         return any(meter.limits.max_cost for meter in self._walk_up())
 
-    def check(self, *, is_child: bool = False) -> None:
-        """Raises RunStopped if a cap of this run or a run above forbids another request or child.
-
-        If `is_child` is true, each child that has not sent its first request counts as a request.
-        """
+    def check(self) -> None:
+        """Raises RunStopped if a cap of this run or one above forbids another request or child."""
         for meter in self._walk_up():
             for key, unit in CAPS.items():
                 most, spent = getattr(meter.limits, key), getattr(meter.total, unit)
-                if unit == "requests" and is_child:
-                    spent += meter.expected
-                if most and spent >= most:
+                if most and spent >= most and not (self.is_counted and unit == "requests"):
                     raise meter._make_stop(key, unit)
             if meter.limits.max_cost and meter.unpriced:
                 problem = f"the price of a response to {meter.unpriced} is unknown"
@@ -201,26 +194,16 @@ class UsageMeter:
                 raise RunStopped("error", why)
 
     def child(self, agent: str, limits: TreeLimits, source: Agent) -> UsageMeter:
-        for meter in self._walk_up():
-            meter.expected += 1
-        return UsageMeter(agent, limits, self, source, is_expected=True)
-
-    def settle(self) -> None:
-        """Removes this child from the counts in `expected`; called at its first request or end."""
-        if self.is_expected and self.above is not None:
-            self.is_expected = False
-            for meter in self.above._walk_up():
-                meter.expected -= 1
+        _count(self._walk_up(), agent)
+        return UsageMeter(agent, limits, self, source, is_counted=True)
 
     def has_cap(self, cap: str) -> bool:
         """True if `cap` is the error message for a cap of this run or of a run above it."""
         return any(cap == meter._format_cap(key) for meter in self._walk_up() for key in CAPS)
 
     def request(self, agent: str) -> None:
-        self.settle()
-        for meter in self._walk_up():
-            for spent in (meter.total, meter.spent.setdefault(agent, Spent())):
-                spent.requests += 1
+        _count([self] if self.is_counted else self._walk_up(), agent)
+        self.is_counted = False
 
     def charge(self, agent: str, tokens: int, dollars: float | None = None) -> None:
         """Adds the tokens and price of a response; `dollars` is None if the price is unknown."""
@@ -280,6 +263,12 @@ class UsageMeter:
         if written.get(key, getattr(TreeLimits(), key)) != getattr(self.limits, key):
             return ""
         return f"; change it in {format_path_or_name(Path(self.source.path))}"
+
+
+def _count(meters: Iterable[UsageMeter], agent: str) -> None:
+    for meter in meters:
+        for spent in (meter.total, meter.spent.setdefault(agent, Spent())):
+            spent.requests += 1
 
 
 class OverBudget(RunStopped):

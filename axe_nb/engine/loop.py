@@ -351,7 +351,6 @@ class Run:
                     child = self._children[order_child(id)] = Run(plan)
                     return await child.execute()
                 finally:
-                    scope.meter.settle()
                     call.ahead = max(call.ahead, scope.clock.ahead)
                     above.clock.ahead = max(above.clock.ahead, call.ahead)
         except RunStopped as stop:

@@ -232,7 +232,7 @@ class RunScope:
         if any(replay.holds(place, self.meter.has_cap) for replay in replays):
             return
         try:
-            self.meter.check(is_child=place.endswith("/0"))
+            self.meter.check()
         except RunStopped as stop:
             for replay in replays:
                 replay.keep(place, stop)

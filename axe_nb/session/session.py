@@ -218,10 +218,7 @@ class BeginningFork:
         below = scope.child(
             agent, job, env, id="0.check", call_id=run.call_id, ahead=scope.clock.ahead
         )
-        try:
-            await make_plan(below, job)
-        finally:
-            below.meter.settle()
+        await make_plan(below, job)
 
     def _adapt(self, agent: Agent, job: Job) -> tuple[Agent, Job]:
         point, options = self.point, self.request.overrides
