@@ -134,8 +134,6 @@ def list_ends() -> Iterator[tuple[str, str, date]]:
 
 
 def find_differences() -> Iterator[str]:
-    from genai_prices.data import providers
-
     ends = {(vendor, name): day for vendor, name, day in list_ends()}
     served = dict.fromkeys([*list_models(), *ends])
     for vendor, name in served:
@@ -144,11 +142,6 @@ def find_differences() -> Iterator[str]:
             yield f"{vendor}/{name}: no family fits it"
         elif facts.retires != (day := ends.get((vendor, name))):
             yield f"{vendor}/{name}: ends on {day} in the SDK, on {facts.retires} in the table"
-    for vendor, model in ((one.id, model) for one in providers for model in one.models):
-        context, ours = model.context_window or 0, find_facts(vendor, model.id).context
-        if (vendor, model.id) in served and context and abs((ours or 0) - context) > context / 10:
-            told = f"context of {context:,} in genai-prices, {ours} in the table"
-            yield f"{vendor}/{model.id}: {told}"  # sources round it differently
 
 
 def _flatten(listed: object) -> Iterator[str]:

@@ -43,10 +43,6 @@ class ModelFacts:
     """True if replies omit the thinking text unless a summary is requested."""
     output: int | None = None
     """Maximum number of tokens in an answer, including thinking; None if unknown."""
-    context: int | None = None
-    """Maximum number of tokens in a conversation; None if unknown."""
-    pictures: bool | None = None
-    """True if the model reads pictures; None if unknown."""
     retires: date | None = None
     """Date on which the vendor retires the model; None if not announced."""
 
