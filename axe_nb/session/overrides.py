@@ -162,8 +162,8 @@ def refuse_steps(given: dict[str, Any], many: str) -> dict[str, Any]:
 
 
 def keep_for_tree(defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the defaults that apply to a fork, leaving out options that change an agent."""
-    of_tree = ("timeout", "retries", "stream", "agents_dir", "expect", "step", "break_at")
+    """Returns the defaults that apply to a fork, leaving out those that change an agent."""
+    of_tree = ("timeout", "agents_dir")
     return {name: value for name, value in defaults.items() if name in of_tree}
 
 
