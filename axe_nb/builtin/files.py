@@ -306,12 +306,10 @@ def put(names: Names, data: bytes, kept: KeptFiles | None = None, mode: int | No
 
     If `kept` is given, the old content is first stored there.
     """
-    before = kind(names)
-    if before is not None:
+    if kind(names) is not None:
         os.close(open_file(names, os.O_WRONLY))  # fails if the file is not writable
     if kept is not None:
-        old = None if before is None else (before, partial(open_file, names))
-        kept.keep(names.folder, names.path, old, data)
+        kept.keep(names, data)
     made = len(names.real.parts) - len(names.folder.parts) - 1
     replace_file(names.real, data, mode, made)
 

@@ -13,7 +13,7 @@ import re
 import shutil
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -22,6 +22,7 @@ from axe_nb.agents.files import reason
 from axe_nb.agents.user_config import state_dir
 from axe_nb.conversion.records import from_json
 from axe_nb.errors import ConfigError
+from axe_nb.paths import Names, open_real_file
 from axe_nb.text import list_some, one_line, printable
 
 MAX_RUN = 100_000_000
@@ -67,20 +68,13 @@ class KeptFiles:
     """File path → reason why the old content was not stored."""
     _size: int = 0
 
-    def keep(
-        self,
-        root: Path,
-        path: str,
-        old: tuple[os.stat_result, Callable[[], int]] | None,
-        new: bytes,
-    ) -> None:
+    def keep(self, names: Names, new: bytes) -> None:
         """Stores the old content of a file before a write; a failure only adds a warning.
 
-        `root` is the real workdir, and `path` is relative to it. `old` is the status of the file
-        and a function that opens it, or None if it does not exist; `new` is the content to write.
+        `new` is the content to write.
         """
-        write = Write(root=str(root), path=path, after=digest(new))
-        name = f"{root}/{path}"
+        path, name = names.path, str(names.real)
+        write = Write(root=str(names.folder), path=path, after=digest(new))
         try:
             folder = _home() / self.id
             if not self.is_used:
@@ -93,17 +87,14 @@ class KeptFiles:
                         forget_kept(other.name)
                 folder.mkdir(mode=0o700)
                 self.is_used = True
-            if old is not None:
-                status, open_old = old
-                data = None
-                with os.fdopen(open_old(), "rb") as file:
-                    if status.st_size <= MAX_RUN:
-                        data = file.read(MAX_RUN + 1)
-                before = "" if data is None else digest(data)
-                write = replace(write, mode=stat.S_IMODE(status.st_mode), before=before)
+            if names.real.exists():
+                with os.fdopen(open_real_file(names.real), "rb") as file:
+                    mode, data = os.fstat(file.fileno()).st_mode, file.read(MAX_RUN + 1)
+                before = digest(data) if len(data) <= MAX_RUN else ""
+                write = replace(write, mode=stat.S_IMODE(mode), before=before)
                 if name in self._seen:
                     pass  # undo restores the first content
-                elif data is None or self._size + len(data) > MAX_RUN:
+                elif self._size + len(data) > MAX_RUN:
                     self._lost[path] = f"one run keeps at most {MAX_RUN // 1_000_000} MB"
                 else:
                     write = replace(write, kept=str(len(self._seen)))
