@@ -9,12 +9,11 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import suppress
 from pathlib import Path
 
-import httpx
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, Error, Locator, Page, expect
 
 from tests.conftest import not_run
 from tests.waiting import eventually
@@ -34,55 +33,38 @@ def _():
 """
 
 
-@contextmanager
-def marimo(home: Path, mode: str) -> Iterator[str]:
-    """The address of the notebook, edited or run as an app."""
-    (home / "book.py").write_text(NOTEBOOK)
-    settings = home / ".config" / "marimo" / "marimo.toml"
+@pytest.fixture
+def page(browser: Browser, tmp_path: Path, mode: str) -> Iterator[Page]:
+    """The notebook, edited or run as an app."""
+    if importlib.util.find_spec("marimo") is None:
+        not_run("marimo is not installed; it is in the dependency group test")
+    (tmp_path / "book.py").write_text(NOTEBOOK)
+    settings = tmp_path / ".config" / "marimo" / "marimo.toml"
     settings.parent.mkdir(parents=True)
     settings.write_text("[runtime]\nauto_instantiate = true\n")  # as it does in an app
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST", "XDG_"))}
-    environ = {**inherited, "HOME": str(home), "PYTHONPATH": str(Path(__file__).parents[2])}
+    environ = {**inherited, "HOME": str(tmp_path), "PYTHONPATH": str(Path(__file__).parents[2])}
     options = ["--headless", "--no-token", "--host=127.0.0.1", f"--port={port}"]
     command = [sys.executable, "-m", "marimo", mode, *options, "book.py"]
-    with (home / "server.log").open("wb") as log:
-        process = subprocess.Popen(command, cwd=home, env=environ, stdout=log, stderr=log)
-    url = f"http://127.0.0.1:{port}"
+    process = subprocess.Popen(command, cwd=tmp_path, env=environ)
+    page, errors = browser.new_page(), list[str]()
+    page.on("pageerror", lambda error: errors.append(str(error)))
 
-    def is_up() -> bool:
-        try:
-            return httpx.get(f"{url}/health").is_success
-        except httpx.TransportError:
-            return False
+    def opens() -> bool:
+        with suppress(Error):
+            return page.goto(f"http://127.0.0.1:{port}") is not None
+        return process.poll() is not None
 
     try:
-        assert eventually(lambda: is_up() or process.poll() is not None, 120)
-        assert is_up(), (home / "server.log").read_text()
-        yield url
+        assert eventually(opens, 120)
+        yield page
     finally:
+        page.close()
         process.terminate()
         process.wait(20)
-
-
-@pytest.fixture
-def page(browser: Browser, tmp_path: Path, mode: str) -> Iterator[Page]:
-    if importlib.util.find_spec("marimo") is None:
-        not_run("marimo is not installed; it is in the dependency group test")
-    with marimo(tmp_path, mode) as url:
-        page = browser.new_page()
-        errors: list[str] = []
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        page.goto(url)
-        yield page
-        page.close()
-        assert errors == []
-
-
-def gate(folder: Path, *names: str) -> None:
-    for name in names:
-        (folder / name).touch()
+    assert errors == []
 
 
 @pytest.mark.parametrize("mode", ["edit", "run"])
@@ -92,14 +74,15 @@ def test_marimo_shows_runs_live_and_its_editor_asks(page: Page, tmp_path: Path, 
 
     expect(row("counter")).to_have_class(re.compile("axe-nb-running"), timeout=120_000)
     row("critic").locator("> summary").click()
-    gate(tmp_path, "counter")
+    (tmp_path / "counter").touch()
     expect(row("counter")).to_have_class(re.compile("axe-nb-good"))
     expect(row("critic")).to_have_js_property("open", True)
     row("critic").focus()
     page.keyboard.press("ArrowUp")
     page.keyboard.press("ArrowRight")
     expect(row("counter")).to_have_js_property("open", True)
-    gate(tmp_path, "researcher", "critic")
+    for name in ("researcher", "critic"):
+        (tmp_path / name).touch()
     told = page.locator("summary:has-text('completed')")
     expect(told.first).to_contain_text("lead script/lead · completed · 2 turns · 3 sub-agents")
     asks = "doc_writer (0.1) wants to call edit_file("
@@ -110,7 +93,8 @@ def test_marimo_shows_runs_live_and_its_editor_asks(page: Page, tmp_path: Path, 
     expect(page.locator("body")).to_contain_text("writer: 0 of 2 runs")
     is_changed = "3 visitors" in (tmp_path / "CHANGELOG.md").read_text()
     assert is_changed == (mode == "edit"), "the visitors of an app have no input"
-    gate(tmp_path, "text", "end")
+    for name in ("text", "end"):
+        (tmp_path / name).touch()
     expect(page.locator("body")).to_contain_text("writer: 2 of 2 runs, 0 failed")
     expect(told).to_have_count(2)  # what was displayed before stays
     expect(page.locator(".axe-nb-tree")).to_have_count(0)
