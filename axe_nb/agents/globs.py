@@ -40,14 +40,11 @@ def _make_glob_error(pattern: str, problem: str) -> ConfigError:
     )
 
 
-def find_paths(
-    pattern: str, folder: Path, check: Callable[[], None] = lambda: None
-) -> Iterator[Path]:
+def find_paths(pattern: str, folder: Path, goes_on: Callable[[], bool]) -> Iterator[Path]:
     """Yields the paths below a folder that match a glob.
 
     Hidden names match only if the glob spells out the dot. Each folder is visited once, and `**`
-    does not follow links. `check` is called for each name that is tried, and may raise an error to
-    stop the search.
+    does not follow links. `goes_on` is called for each name that is tried; False ends the search.
     """
     check_glob(pattern)
     # `**` inside a name means `*`; a final `**` includes files
@@ -64,7 +61,8 @@ def find_paths(
             with suppress(OSError):
                 names = [path.name for path in place.iterdir()]
         for name in names:
-            check()
+            if not goes_on():
+                return
             if name.startswith(".") and not any(fnmatchcase(name, one) for one in hidden):
                 continue
             path = place / name

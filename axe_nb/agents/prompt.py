@@ -221,32 +221,24 @@ def _read_skill(agent: Agent) -> tuple[str, list[Path]]:
     raise ConfigError(f"skill not found: {given}", hint=step)
 
 
-class _TooManyFiles(Exception):
-    """Raised when an agent's globs have visited more than `VISITED` files and folders."""
-
-
 def _find_files(
     patterns: Sequence[str], workdir: Path, check: Callable[[], None]
 ) -> tuple[list[Path], list[str]]:
     visited, warnings, found = itertools.count(1), list[str](), set[Path]()
 
-    def count() -> None:
+    def goes_on() -> bool:
         check()
-        if next(visited) > VISITED:
-            raise _TooManyFiles
+        return next(visited) <= VISITED
 
     for pattern in patterns:
-        named: set[Path] = set()
-        try:
-            named.update(filter(os.path.isfile, find_paths(pattern, workdir, count)))
-        except _TooManyFiles:
+        named = {*filter(os.path.isfile, find_paths(pattern, workdir, goes_on))}
+        if not goes_on():
             warnings.append(
                 f"{quote(pattern)} in files: only the first {VISITED} files and folders were "
                 "searched; use a narrower glob"
             )
-        else:
-            if not named:
-                warnings.append(f"no file matches {quote(pattern)} in files")
+        elif not named:
+            warnings.append(f"no file matches {quote(pattern)} in files")
         found |= named
     return sorted(found), warnings
 
