@@ -38,6 +38,18 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 """Heading → public names, in reading order."""
 
+INTERNAL: Mapping[str, str] = {
+    "Agent": "from_file, is_restricted, lacks_entries, own_tools, path, required, text, warnings",
+    "Grid": "add, choices, column, has_grades, list_places, note, planned",
+    "Request": "encoded, log, refused, server, system_ends",
+    "Response": "describe_cut, echo, is_cut, is_paused, message, server_calls",
+    "Step": "call_id, given, number, protocol, request, response, schema, whole",
+    "ToolCall": "traits",
+    "ToolContext": "above, allows_host, delegation, file_log, guard, limits, nest, sources, start",
+    "Usage": "at_cost, counts, dollars, priced_tokens",
+}
+"""Class → its members that only axe_nb itself uses, which the site leaves out."""
+
 
 ID = r"[A-Z]-[A-Z]?\d[\w.]*"
 IDS = re.compile(rf" \({ID}(?:, {ID})*\)")
@@ -78,6 +90,8 @@ def directives() -> str:
             lines.append(f".. auto{kind}:: axe_nb.{name}")
             if kind == "class":
                 lines.append("   :members:")
+                if name in INTERNAL:
+                    lines.append(f"   :exclude-members: {INTERNAL[name]}")
             lines.append("")
         parts.append("\n".join([f"## {title}", "", "```{eval-rst}", *lines, "```"]))
     return "\n\n".join(parts)

@@ -1,5 +1,6 @@
 """The site shows every page and every public name; `python3 docs` builds it (not run here)."""
 
+import inspect
 import re
 import tomllib
 from collections import Counter
@@ -43,6 +44,9 @@ def test_the_page_of_names_is_made_of_the_docstrings_and_has_each_name_once() ->
     assert [name for _, name in shown] == grouped
     assert ("class", "RunResult") in shown
     assert ("function", "run") in shown
+    for name, internal in make_api.INTERNAL.items():
+        known = {*dir(getattr(axe_nb, name)), *inspect.signature(getattr(axe_nb, name)).parameters}
+        assert set(internal.split(", ")) <= known | {"choices", "note", "planned"}, name
 
 
 def test_every_picture_is_shown_and_the_gallery_is_small() -> None:
