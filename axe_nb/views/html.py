@@ -235,10 +235,10 @@ def format_line(row: Row, bar: str = "", clock: str = "", *, name: float = MIN_N
     line, who, asked, edge = ("" if clock else f" style='{style}'" for style in styles)
     number = f" <small style=font-weight:normal;opacity:{MUTED}>{row.number}</small>"
     retry = f" · <span style=display:inline-block>retry <code>{safe(row.retry)}</code></span>"
-    cost = safe(row.cost) + clock
+    cost, title = safe(row.cost) + clock, f" title={row.place}" * bool(row.place)
     return (
         f"{format_sign(row, '' if clock else SIGN)} <span{line}>"
-        f"<b{who}>{safe(row.who)}{number * bool(row.number)}</b> "
+        f"<b{title}{who}>{safe(row.who)}{number * bool(row.number)}</b> "
         f"<bdi{asked}>{safe(row.asked)}{retry * bool(row.retry)}{_format_states(row.states)}</bdi>"
         f"{f' <small{edge}>{cost}</small>' * bool(cost)}{bar}</span>"
     )

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from axe_nb.events import PersonAsked
 from axe_nb.messages import ToolCall, Usage
-from axe_nb.results import name_run
+from axe_nb.results import is_place, name_run
 from axe_nb.text import clean, format_dollars, list_some, one_line, plural
 from axe_nb.views.appearance import LOOKS, Look, Tone
 from axe_nb.views.transcript import CallNode, Draft, Node, State, TreeNode, TurnNode, read_end
@@ -74,6 +74,8 @@ class Row:
     """States of a running sub-agent's latest sub-agents; empty unless there are 2 to 60 of them."""
     retry: str = ""
     """First line of a cell that retries a failed run; empty for other rows."""
+    place: str = ""
+    """Id of a sub-agent's run, for commands such as `%axe request R@0.2`; empty for other rows."""
 
     @property
     def is_failed(self) -> bool:
@@ -113,7 +115,9 @@ def make_row(thing: TreeNode) -> Row:
     calls = [call for turn in thing.turns[-1:] for call in turn.calls if len(turn.calls) > 1]
     below = [child.state for call in calls for child in call.children]
     states = tuple(below) if state == "running" and 1 < len(below) <= 60 else ()
-    return Row("run", state, name_node(thing), finding_of(thing), cost, needs_look, states=states)
+    name, asked = name_node(thing), finding_of(thing)
+    place = thing.id * is_place(f"{thing.id}/1")  # written into an attribute
+    return Row("run", state, name, asked, cost, needs_look, states=states, place=place)
 
 
 def _needs_look(state: State) -> bool:

@@ -332,6 +332,14 @@ def crowd(states: list[Any], count: int) -> RunResult:
     return done(log=(turn(1, *calls, results=["x"] * count),), children=children)
 
 
+def test_the_name_of_a_sub_agent_has_its_place() -> None:
+    run = crowd([], 2)
+    page = twin(run)["text/html"]
+    assert re.findall(r"<b title=(\S+) [^>]*>(\w+)", page) == [("0.1", "w1"), ("0.2", "w2")]
+    odd = replace(run, children=(replace(run.children[0], id="0.1 onclick=x"), run.children[1]))
+    assert "onclick" not in twin(odd)["text/html"]
+
+
 @pytest.mark.req("D-80")
 def test_up_to_twelve_findings_are_open_failures_first_and_the_rest_is_counted() -> None:
     text = as_text(crowd(["completed", "timeout", "completed", "error"], 40), name="r")
