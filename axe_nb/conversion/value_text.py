@@ -12,7 +12,6 @@ import json
 import math
 import re
 import sys
-from collections import UserString
 from collections.abc import (
     AsyncIterator,
     Callable,
@@ -172,8 +171,6 @@ def open_value(value: Any) -> Opened:
             return Leaf(value.isoformat())
         case tuple() if hasattr(value, "_fields"):
             return Entries(zip(value._fields, value, strict=True), len(value))
-        case UserString():
-            return Leaf(own_text(value))
         case SimpleNamespace():
             return Entries(iter(vars(value).items()), len(vars(value)))
         case BaseException():
@@ -320,7 +317,7 @@ class _Conversion:
             is_plain = kinds <= {str} or kinds <= {int, bool}
             values = iter(sorted(members) if is_plain else sorted(members, key=_order))
         data: list[Any] = []
-        while self._left > 0 and (item := _take(values)) is not _END:
+        while self._left > 0 and (item := next(values, _END)) is not _END:
             self._left -= 2 if data else 0
             data.append(self.convert(item, inner))
         if missing := opened.size - len(data):
@@ -329,12 +326,12 @@ class _Conversion:
 
     def _convert_entries(self, entries: Entries, inner: tuple[int, ...]) -> dict[str, Any]:
         converted: dict[str, Any] = {}
-        while self._left > 0 and (pair := _take(entries.pairs)) is not _END:
+        while self._left > 0 and (pair := next(entries.pairs, _END)) is not _END:
             name = _make_name(pair[0], converted)
             self._left -= len(name) + (6 if converted else 4)
             converted[name] = self.convert(pair[1], inner)
         if missing := entries.size - len(converted):
-            pairs = islice(iter(lambda: _take(entries.pairs), _END), 3)
+            pairs = islice(entries.pairs, 3)
             names = [one_line(_make_name(key, converted), 20) for key, _ in pairs]
             note = f"{missing:,} of {entries.size:,} entries left out"
             note += f": {', '.join(names)}" if names else ""
@@ -348,13 +345,6 @@ class _Conversion:
             value = f"{kept}… [{len(value) - len(kept):,} more characters left out]"
         self._left -= len(value) + 2 if isinstance(value, str) else len(encode(value))
         return value
-
-
-def _take(values: Iterator[Any]) -> Any:
-    try:
-        return next(values, _END)
-    except Exception:  # a faulty iterator of the user
-        return _END
 
 
 def _order(member: Any) -> str:

@@ -10,7 +10,7 @@ import json
 import threading
 import types
 import uuid
-from collections import Counter, UserString, deque, namedtuple
+from collections import Counter, deque, namedtuple
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum, Flag
@@ -123,7 +123,7 @@ def make_samples() -> list[Any]:
         Colour.RED, Size.SMALL, Access.READ | Access.WRITE, [1, [2, (3,)]], {"a": {"b": None}},
         {1: 2, "1": 3, None: 4, (1, 2): 5, date(2024, 1, 1): 6}, WORDS, frozenset({1, 10, 9}),
         {1, "a", (1, 2), frozenset(WORDS)}, {0.5, float("nan")}, deque([1]), Counter("aab"),
-        UserString("words"), {"a": 1}.keys(), {"a": 1}.values(), {"a": 1}.items(),
+        {"a": 1}.keys(), {"a": 1}.values(), {"a": 1}.items(),
         types.SimpleNamespace(a=plain), types.MappingProxyType({"a": 1}), Point(1, {2}),
         Trip("Ulm"),
         ValueError("wrong", plain), KeyError(),
