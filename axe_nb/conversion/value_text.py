@@ -60,7 +60,7 @@ _NO_DATA = (
 )  # fmt: skip
 """Types whose values hold no data; `write_text` refuses such values."""
 
-_END = object()
+_END: Any = object()
 
 BLOCK = 4096
 """Maximum number of values to read at once from a table or an array."""
