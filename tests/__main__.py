@@ -60,6 +60,8 @@ LONGEST = 1200
 
 def main(arguments: list[str]) -> int:
     """Exit code: 0 iff every check and every test passed; all run, whatever fails before them."""
+    if not arguments:
+        say("== every check and test: about six minutes, and longer until packages are installed")
     with tempfile.TemporaryDirectory() as home, ThreadPoolExecutor() as side_by_side:
         environ = without_settings(os.environ, Path(home))
         newest = side_by_side.submit(environment, ".venv", "-e", ".[lab]", "--group", "dev")

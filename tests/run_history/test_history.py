@@ -111,24 +111,17 @@ def test_a_run_is_found_by_words_status_date_and_number(kept: Path) -> None:
     assert prompts(until=f"{long_ago}T00:00") == prompts(until=long_ago - timedelta(days=1)) == []
 
 
-@pytest.mark.parametrize("has_git", [False, True])
 def test_a_run_has_its_project_whose_name_finds_it(
-    kept: Path, project: Path, monkeypatch: pytest.MonkeyPatch, has_git: bool
+    kept: Path, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    below = Path("harbour/notes")
-    below.mkdir(parents=True)
-    if has_git:
-        Path("harbour/.git").mkdir()
-        Path("harbour/.git/HEAD").write_text("ref: refs/heads/main\n")
     run_echo("here")
-    monkeypatch.chdir(below)
-    list(axe_nb.map("echo", ["there"], display=False))
-    name = "harbour" if has_git else "notes"
-    assert prompts(name) == ["map of 1: there"]
-    rows = axe_nb.history()
-    assert [Path(row.folder).name for row in rows] == [name, project.name]
-    assert ">folder</th>" in rows._repr_html_()
-    assert repr(rows).splitlines()[1].endswith(f" {name}")
+    for made, name in (("harbour/notes", "notes"), ("harbour/.git/HEAD", "harbour")):
+        (project / made).mkdir(parents=True)
+        monkeypatch.chdir(project / "harbour/notes")
+        list(axe_nb.map("echo", ["go"], display=False))
+        assert prompts(name) == ["map of 1: go"]
+        assert repr(axe_nb.history()).splitlines()[1].endswith(f" {name}")
+    assert ">folder</th>" in axe_nb.history()._repr_html_()
 
 
 def test_a_map_or_grid_is_one_row_that_opens(kept: Path) -> None:
