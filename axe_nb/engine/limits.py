@@ -218,11 +218,8 @@ class UsageMeter:
         """Returns the cap on tool calls per response and its error message, or None and ""."""
         caps = [(m.limits.max_calls_per_reply, m) for m in self._walk_up()]
         most, meter = min(caps, key=lambda cap: cap[0] or sys.maxsize)
-        if not most:
-            return None, ""
-        return most, meter._format_cap("max_calls_per_reply") + meter._format_file(
-            "max_calls_per_reply"
-        )
+        key = "max_calls_per_reply"
+        return (most, meter._format_cap(key) + meter._format_file(key)) if most else (None, "")
 
     def _walk_up(self) -> Iterator[UsageMeter]:
         meter: UsageMeter | None = self

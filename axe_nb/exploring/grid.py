@@ -52,7 +52,7 @@ from axe_nb.text import (
     suggestion,
 )
 from axe_nb.views.appearance import COLOURS, GAP, LINE_HEIGHT, MUTED, PALE, TRACK
-from axe_nb.views.html import LEVEL, PLAIN, twin
+from axe_nb.views.html import LEVEL, PLAIN, hide, twin
 from axe_nb.views.table import CUT, FIT, cut_line, format_cell, format_table
 
 if TYPE_CHECKING:
@@ -497,11 +497,11 @@ def _describe_square(square: Square, is_graded: bool) -> str:
 
 def list_parts(grid: Grid, name: str, note: str) -> list[str]:
     """Returns the HTML in a fixed number of parts: head, table of variants, inputs, and notes."""
-    head = f"<div>{_safe(note)}</div>"
+    head = f"<div>{hide(note)}</div>"
     if not note:
-        head = "".join(f"<div><b>{_safe(line)}</b></div>" for line in write_verdicts(grid))
-        head += f"<div style='opacity:{MUTED}'>{_safe(_describe(grid))}</div>"
-        head += "".join(f"<div>{_safe(line)}</div>" for line in _list_problems(grid))
+        head = "".join(f"<div><b>{hide(line)}</b></div>" for line in write_verdicts(grid))
+        head += f"<div style='opacity:{MUTED}'>{hide(_describe(grid))}</div>"
+        head += "".join(f"<div>{hide(line)}</div>" for line in _list_problems(grid))
     rows = _list_squares(grid, is_whole=True)
     inner, is_cut = ({}, False) if note else _list_answers(grid, name)
     names = [escape(clean(redact(variant))) for variant in grid.variants]
@@ -531,7 +531,7 @@ def list_parts(grid: Grid, name: str, note: str) -> list[str]:
         some = draw(differ, MAX_PAGE / 4)
         chip = f"<details><summary>only where they differ: {size}</summary>{some}</details>"
         inputs = [chip + draw(numbers)]
-    rest = [_safe(line) for line in _list_hidden(grid)]
+    rest = [hide(line) for line in _list_hidden(grid)]
     if is_cut:
         rest.insert(0, f"get these squares with <code>{name}[input, variant]</code>")
     return [head, _format_figures(grid), *inputs, "".join(f"<div>{line}</div>" for line in rest)]
@@ -560,8 +560,8 @@ def _format_run(grid: Grid, run: GridRun, name: str, room: int) -> str:
     said = filter(None, [score, one_line(run.result.text, 500), one_line(run.reason, 500)])
     head = (
         f"<span style='display:inline-block;width:96%;{CUT};vertical-align:bottom'>"
-        f"<span style=color:{look.colour}>{look.sign}</span> <b>{_safe(run.variant)}{repeat}</b> "
-        f"<span style=opacity:{MUTED}>{_safe(' · '.join(said))}</span></span>"
+        f"<span style=color:{look.colour}>{look.sign}</span> <b>{hide(run.variant)}{repeat}</b> "
+        f"<span style=opacity:{MUTED}>{hide(' · '.join(said))}</span></span>"
     )
     if room > MAX_PAGE / 2:
         tree = twin(run.result, name=name)["text/html"]
@@ -575,7 +575,7 @@ def _format_figures(grid: Grid) -> str:
     heads, *rows = _tabulate(grid)
     body = []
     for row, summary in zip(rows, grid.summary, strict=True):
-        cells = [_safe(text) for text in row]
+        cells = [hide(text) for text in row]
         cells[LABEL] = f"<b>{cells[LABEL]}</b>"
         # a bar: solid up to the lower end of its interval, pale to the upper
         if summary.judged and HEADS[SHARE] in heads:
@@ -593,7 +593,3 @@ def _format_figures(grid: Grid) -> str:
         body.append(cells)
     right = len(heads) - SHARE - (HEADS[SHARE] in heads)
     return format_table(heads, body, right=right, wide=LABEL)
-
-
-def _safe(text: str) -> str:
-    return escape(clean(redact(text)), quote=False)

@@ -13,8 +13,7 @@ Mode = Literal["live", "record", "replay", "auto"]
 
 MODES: tuple[Mode, ...] = get_args(Mode)
 
-DEFAULT = "default: auto, headless replay"
-"""Text that views show for the default mode; the same in all environments, for nbval."""
+DEFAULT = "default: auto, headless replay"  # shown alike in all environments, for nbval
 
 MODE = "AXE_CASSETTE_MODE"
 """Environment variable with the mode of cassettes that are opened without an explicit mode."""

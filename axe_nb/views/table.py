@@ -14,8 +14,6 @@ from axe_nb.views.html import PLAIN, hide
 MOST_ROWS = 500
 """Maximum number of rows that are displayed."""
 
-REST = ".rows has all rows"
-
 MOST_CHARS = 2_000
 """Maximum number of characters in a cell."""
 
@@ -46,7 +44,7 @@ class Listing:
         shown = self.rows[:MOST_ROWS]
         rows = ([cut_chars(redact(cell), MOST_CHARS, "…") for cell in row] for row in shown)
         lines = [*align_columns([self.head, *rows], self.right)]
-        lines += count_left(len(self.rows), REST)
+        lines += count_left(len(self.rows))
         return clean(redact(self.text or "\n".join(lines)))
 
     def _repr_html_(self) -> str:
@@ -88,7 +86,7 @@ def format_table(
         return "".join(f"<{tag} style='{style}{more}'>{cell}</{tag}>" for cell, style in drawn)
 
     body = "".join(f"<tr>{draw('td', row, '')}</tr>" for row in islice(rows, MOST_ROWS))
-    more = "".join(f"<div style='opacity:{MUTED}'>{line}</div>" for line in count_left(total, REST))
+    more = "".join(f"<div style='opacity:{MUTED}'>{line}</div>" for line in count_left(total))
     full = ";width:100%;table-layout:auto" if is_cut else ""
     names = draw("th", head, f";font-weight:600;border-bottom:1px solid {LINE}")
     return (
@@ -107,7 +105,7 @@ def cut_line(html: str) -> str:
     return f"<div style='{CUT};{FIT}'>{html}</div>"
 
 
-def count_left(total: int, where: str) -> list[str]:
+def count_left(total: int, where: str = ".rows has all rows") -> list[str]:
     """Returns a line that counts the rows that are not displayed; empty if all are."""
     return [f"… {plural(total - MOST_ROWS, 'more row')}: {where}"] if total > MOST_ROWS else []
 
