@@ -143,9 +143,10 @@ def test_a_retry_starts_the_text_of_a_turn_anew_and_says_so() -> None:
     assert [(r.attempt, r.place) for r in attempts] == [(1, "0/1"), (2, "0/1")]
     deltas = [e for e in events if isinstance(e, TextDelta)]
     assert [(d.turn, d.attempt, d.kind, d.text) for d in deltas] == [
-        (1, 1, "reasoning", "thinking"), (1, 1, "text", "one two "),
-        (1, 2, "reasoning", "thinking"), (1, 2, "text", "one two "),
-    ]  # fmt: skip
+        (1, attempt, kind, text)
+        for attempt in (1, 2)
+        for kind, text in (("reasoning", "thinking"), ("text", "one "), ("text", "two "))
+    ]
     assert sum(isinstance(e, TurnStarted) for e in events) == 1
 
 
