@@ -430,7 +430,7 @@ ABOUT: Mapping[str, str] = {
     "1 the agent failed or reached a limit, 2 invalid configuration (nothing was sent), 3 the "
     "model's server failed, its key is missing or the time limit was reached, 130 interrupted.",
     "axe-nb agents": "List, show, create and edit agents.",
-    "axe-nb config": "Show where the settings are, and create the file.",
+    "axe-nb config": "path shows where the settings file is, init creates it.",
     "axe-nb check": "A cell differs if it fails, if its output is not the saved one, or if its "
     "saved answer no longer belongs to the agents, prompts and cassettes on disk. The exit code is "
     "then 1.",

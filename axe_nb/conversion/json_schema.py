@@ -472,6 +472,11 @@ def find_mistakes(
         for error in islice(errors, MAX_MISTAKES):
             nearest = best_match([error]) if error.context else error
             message, shown = nearest.message, repr(nearest.instance)
+            if nearest.validator == "anyOf":
+                parts = [part for part in nearest.validator_value if isinstance(part, Mapping)]
+                kinds = [part["type"] for part in parts if isinstance(part.get("type"), str)]
+                if len(kinds) == len(nearest.validator_value):
+                    message = f"{shown} is not of type {' or '.join(map(repr, kinds))}"
             if len(shown) > MAX_SHOWN and message.startswith(shown):
                 message = cut_chars(shown, MAX_SHOWN, "…") + message[len(shown) :]
             place = f"data{_format_path(nearest.absolute_path)}"

@@ -49,7 +49,6 @@ from axe_nb.text import (
     plural,
     quote,
     shown_value,
-    suggestion,
 )
 from axe_nb.views.appearance import COLOURS, GAP, LINE_HEIGHT, MUTED, PALE, TRACK
 from axe_nb.views.html import LEVEL, PLAIN, hide, twin
@@ -381,9 +380,8 @@ def _find(given: int | str, labels: Sequence[str], what: str) -> int:
     if isinstance(given, str):
         if given in labels:
             return labels.index(given)
-        known = f"its {what}s are {list_some(labels, MAX_NAMED)}"
-        hint = suggestion(given, labels) or known
-        raise ConfigError(f"unknown {what} {quote(given)}", hint=hint)
+        known = list_some([*map(quote, labels)], MAX_NAMED)
+        raise ConfigError(f"unknown {what} {quote(given)}", hint=f"its {what}s are {known}")
     raise ConfigError(f"no {what} {shown_value(given)}; there are {len(labels)}, numbered from 0")
 
 

@@ -428,7 +428,7 @@ def write_case(prompt: str, answer: str) -> str:
 
 END: Any = object()
 
-KEPT = "stopped; `.results` of the map has the finished runs"
+KEPT = "stopped; `.results` of the map has the runs so far"
 
 
 class Runs:

@@ -88,6 +88,7 @@ class Row:
 
 def make_row(thing: TreeNode) -> Row:
     """Makes the row of a run, turn or call, or of the only sub-agent that a call always starts."""
+    is_edited = isinstance(thing, CallNode) and thing.is_edited
     if isinstance(thing, CallNode) and thing.child:
         thing = thing.child
     state: State = "asks" if find_question(thing) else thing.state
@@ -110,7 +111,7 @@ def make_row(thing: TreeNode) -> Row:
         state = "asks" if waits else thing.state
         return Row("run", state, name_node(thing), told, "", is_open, facts)
     is_told = state in ("completed", "running", "asks", "error", "timeout")
-    source = thing.source or "forked here" * thing.is_forked
+    source = thing.source or "forked here" * thing.is_forked or "task edited" * is_edited
     cost = join_facts("" if is_told else LOOKS[state].word, source, format_tokens(thing.total))
     calls = [call for turn in thing.turns[-1:] for call in turn.calls if len(turn.calls) > 1]
     below = [child.state for call in calls for child in call.children]

@@ -39,8 +39,8 @@ def test_a_square_is_found_by_numbers_and_labels(grid: Grid) -> None:
     ("place", "told"),
     [
         (("x", 0), 'unknown input "x"'),
-        ((0, "nwe"), 'unknown variant "nwe"\ndid you mean "new"'),
-        ((0, "other"), 'unknown variant "other"\nits variants are old, new'),
+        ((0, "nwe"), 'unknown variant "nwe"\nits variants are "old", "new"'),
+        ((0, "other"), 'unknown variant "other"\nits variants are "old", "new"'),
         ((3, 0), "no input 3; there are 3, numbered from 0"),
         (0, r"grid\[input, variant\]"),
     ],

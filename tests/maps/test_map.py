@@ -250,7 +250,7 @@ def test_an_interrupt_is_back_at_once_and_keeps_what_was_done(last: str, echo: E
     found = axe_nb.map(echo.agent, ["a", "never", last], concurrency=3)
     threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
     began = time.monotonic()
-    told = "has the finished runs; with resume=PATH, the same call would continue"
+    told = "has the runs so far; with resume=PATH, the same call would continue"
     with pytest.raises(KeyboardInterrupt, match=told):
         list(found)
     assert time.monotonic() - began < 4.0

@@ -65,7 +65,7 @@ def test_an_interrupt_is_back_at_once_and_keeps_what_was_done(ask: str, cells: K
     assert cells.idle_at - cells.interrupted_at < 4.0, "at the first interrupt, not the second"
     assert outputs[-1]["type"] == "error"
     assert outputs[-1]["traceback"] == [
-        "KeyboardInterrupt: stopped; `.results` of the map has the finished runs; "
+        "KeyboardInterrupt: stopped; `.results` of the map has the runs so far; "
         "with resume=PATH, the same call would continue"
     ]
     kept = "0 < len(runs.results) < 100, 'cancelled' in {run.status for run in runs.results}"

@@ -129,6 +129,11 @@ def test_an_answer_becomes_a_value_of_its_type(given: Any, text: str, value: Any
         (Trip, '{"day": "tomorrow"}', '"data.day" must be a date'),
         (Trip, '{"day": 20261123}', "data.day: 20261123 is not of type 'string'"),
         (Trip, '{"day": "2026-02-30"}', '"data.day" must be a date'),
+        (
+            Trip,
+            '{"day": "2026-02-28", "leaves": 8}',
+            "data.leaves: 8 is not of type 'string' or 'null'",
+        ),
         (Plain, '{"a": 1, "b": ["x"]}', r'"data.b\[0\]" must be a date'),
         (Few, '{"n": 4}', "n is too large"),
     ],

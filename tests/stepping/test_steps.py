@@ -379,6 +379,14 @@ def test_edited_arguments_that_do_not_fit_end_the_run(arguments: dict[str, Any])
     assert "town" in str(result.error)
 
 
+def test_the_row_of_a_child_says_that_its_task_was_edited() -> None:
+    changed = {"agent": "middle", "task": "measure Trondheim"}
+    result = chain().play(step=Decider(call1=lambda s: s.edit(changed)), break_at="depth:0")
+    marked = [line for line in as_text(result).splitlines() if "task edited" in line]
+    assert len(marked) == 1
+    assert "middle" in marked[0]
+
+
 def test_what_was_changed_is_in_the_result_and_what_was_not_asked_costs_nothing() -> None:
     skipped, edited = heard(run(Decider(call1=SKIP, call2=EDIT), "Oslo", "Rome"))
     assert edited.edited == {"town": "Trondheim"}
