@@ -24,11 +24,14 @@ NOTEBOOK = """\
 import marimo
 app = marimo.App()
 @app.cell
-def _():
+async def _():
+    import asyncio
     import axe_nb
     from tests.browser import browser_runs as runs
     first = axe_nb.run(runs.research(), "Check.")
-    second = axe_nb.run(runs.editor("Tuesday: calm, 3 visitors"), "Go.")
+    agent = runs.editor("Tuesday: calm, 3 visitors")
+    second = axe_nb.run(agent, "Go.")
+    both = await asyncio.gather(*(axe_nb.arun(agent, "Go.") for _ in range(2)))
     texts = [each.text for each in axe_nb.map(runs.writer(), ["one", "two"])]
 """
 
@@ -85,16 +88,24 @@ def test_marimo_shows_runs_live_and_its_editor_asks(page: Page, tmp_path: Path, 
         (tmp_path / name).touch()
     told = page.locator("summary:has-text('completed')")
     expect(told.first).to_contain_text("lead script/lead · completed · 2 turns · 3 sub-agents")
-    asks = "doc_writer (0.1) wants to call edit_file("
     if mode == "edit":
-        expect(page.locator("[data-testid=console-output-area]")).to_contain_text(asks)
+        console = page.locator("[data-testid=console-output-area]")
+        expect(console).to_contain_text("doc_writer (0.1) wants to call edit_file(")
         expect(row("edit_file").locator(".axe-nb-new")).to_have_text("+Tuesday: calm, 3 visitors")
-        row("edit_file").locator(".axe-nb-answer[value=y]").click()
+        allow = page.locator(".axe-nb-answer[value=y]")
+        allow.click()
+        expect(allow).to_have_count(2)
+        for answers in (1, 2):
+            page.locator("[data-stdin-blocking]").fill("n")
+            page.wait_for_timeout(300)  # in which a button would learn of the input
+            expect(page.locator(".axe-nb-answer:enabled")).to_have_count(0)  # of another tree?
+            page.keyboard.press("Enter")
+            expect(console.get_by_text("n", exact=True)).to_have_count(answers)
     expect(page.locator("body")).to_contain_text("writer: 0 of 2 runs")
     is_changed = "3 visitors" in (tmp_path / "CHANGELOG.md").read_text()
     assert is_changed == (mode == "edit"), "the visitors of an app have no input"
     for name in ("text", "end"):
         (tmp_path / name).touch()
     expect(page.locator("body")).to_contain_text("writer: 2 of 2 runs, 0 failed")
-    expect(told).to_have_count(2)  # what was displayed before stays
+    expect(told).to_have_count(4)  # what was displayed before stays
     expect(page.locator(".axe-nb-tree")).to_have_count(0)

@@ -629,6 +629,12 @@ class Keys {
 
 const isMarimo = (input) => Boolean(input.dataset.stdinBlocking);
 
+// Counts the open questions of all trees in a cell of marimo, which draws each in a shadow root.
+function countQuestions(cell) {
+  const trees = [...cell.querySelectorAll("marimo-anywidget")].map(({ shadowRoot }) => shadowRoot);
+  return trees.flatMap((tree) => [...(tree?.querySelectorAll(".axe-nb-question") ?? [])]).length;
+}
+
 // Puts words into an input. React, which draws marimo's, must hear of them.
 function enter(input, words) {
   Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, "value").set.call(input, words);
@@ -721,7 +727,7 @@ class Question {
     // after a wrong answer the prompt has other words; the first prompt of a question begins a line
     const isAgain = this.wasOurs && !text.startsWith("\n") && text.endsWith(choices);
     // the prompt in marimo is longer; it belongs to the question if there is no other
-    const isOnly = isMarimo(input) && this.row.closest(".axe-nb-tree").querySelectorAll(".axe-nb-question").length === 1;
+    const isOnly = isMarimo(input) && countQuestions(input.closest(".marimo-cell")) === 1;
     if (text !== prompt && !isAgain && !isOnly) return null;
     this.wasOurs = true;
     return input;
