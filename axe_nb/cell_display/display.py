@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import os
 import threading
 from collections.abc import Callable
@@ -38,8 +37,7 @@ def display_mode() -> Literal["live", "static", "off"]:
     """Returns how this cell shows runs: as live trees, as static trees at the end, or not at all.
 
     Unless the user has set a mode, live trees are shown in marimo, and in kernels that can ask for
-    input, except in tests. They are never shown if the widget packages are missing, or if output is
-    captured.
+    input, except in tests. They are never shown if output is captured.
     """
     if (shell := get_ipython()) is None:
         return "live"
@@ -48,9 +46,8 @@ def display_mode() -> Literal["live", "static", "off"]:
     if wanted == "off":
         return "off"
     kernel = getattr(shell, "kernel", None)
-    needed = map(importlib.util.find_spec, ("ipywidgets", "anywidget"))
     is_captured = isinstance(shell.display_pub, CapturingDisplayPublisher)
-    if kernel is None or is_captured or wanted == "static" or not all(needed):
+    if kernel is None or is_captured or wanted == "static":
         return "static"
     # headless runners do not allow input; kernels inherit the variable of pytest
     is_watched = getattr(kernel, "_allow_stdin", False) and "PYTEST_VERSION" not in os.environ

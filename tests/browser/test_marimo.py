@@ -42,9 +42,8 @@ def page(browser: Browser, tmp_path: Path, mode: str) -> Iterator[Page]:
     if importlib.util.find_spec("marimo") is None:
         not_run("marimo is not installed; it is in the dependency group test")
     (tmp_path / "book.py").write_text(NOTEBOOK)
-    settings = tmp_path / ".config" / "marimo" / "marimo.toml"
-    settings.parent.mkdir(parents=True)
-    settings.write_text("[runtime]\nauto_instantiate = true\n")  # as it does in an app
+    settings = "[tool.marimo.runtime]\nauto_instantiate = true\n"  # as it does in an app
+    (tmp_path / "pyproject.toml").write_text(settings)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST", "XDG_"))}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from playwright.sync_api import Locator, expect
+from playwright.sync_api import expect
 
 from tests.browser.lab import Lab
 from tests.browser.live_tree import BUDGET, row, start
@@ -16,10 +16,6 @@ pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 EDITOR = """\
 import axe_nb; from tests.browser.browser_runs import *; from tests.views.runs import PAYLOADS
 r = axe_nb.run(editor(TEXTS), "Go.")"""
-
-
-def find_box(lab: Lab) -> Locator:
-    return lab.page.locator("input.jp-Stdin-input:not(.jp-OutputArea-stdin-hiding input)")
 
 
 @pytest.mark.req("D-48", "D-56")

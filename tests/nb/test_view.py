@@ -56,13 +56,10 @@ def test_where_a_person_watches_a_widget_is_fed_and_then_replaced(cells: Kernel)
     [
         "\n%load_ext axe_nb\n%config AxeMagics.display = 'static'",
         "os.environ['PYTEST_VERSION'] = '9'",
-        "sys.modules['anywidget'] = None",
-        "sys.modules['ipywidgets'] = None",
     ],
 )
-def test_the_live_view_needs_a_person_and_widgets(cells: Kernel, before: str) -> None:
-    cells.spoilt = "sys.modules" in before
-    cells.run(f"import os, sys; {before}")
+def test_the_live_view_needs_a_person(cells: Kernel, before: str) -> None:
+    cells.run(f"import os; {before}")
     assert kinds(cells.run(RUN, live=True)) == ["display_data"]
 
 
