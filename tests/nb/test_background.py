@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.nb.kernels import WIDGET, Kernel, Output, text
+from tests.nb.kernels import WIDGET, Kernel, Output, kinds, text
 
 SCRIPTS = {
     "echo": '[[rule]]\ntext = "You said: {last}"\n',
@@ -34,10 +34,6 @@ def printed(outputs: list[Output]) -> str:
     return "".join(str(output["text"]) for output in outputs if output["type"] == "stream")
 
 
-def kinds(outputs: list[Output]) -> set[object]:
-    return {output["type"] for output in outputs if output["type"] != "comm_open"}
-
-
 def test_a_handle_is_there_at_once_and_the_view_stays_in_its_own_output(watched: Kernel) -> None:
     started = watched.run("%%axe lead --bg -o job\ngo")
     own = watched.cell
@@ -47,15 +43,15 @@ def test_a_handle_is_there_at_once_and_the_view_stays_in_its_own_output(watched:
         started += late
     [shown] = [output for output in started if output["type"] == "display_data"]
     assert WIDGET in shown["data"]
-    assert kinds(started) <= {"display_data", "comm_msg"}, "the handle itself is not shown"
+    assert {*kinds(started)} <= {"comm_open", "display_data", "comm_msg"}, "no text of the handle"
     place = shown["transient"]["display_id"]
 
     shown_as = "False <lead: running; .result(), .cancel(), .done>\n"
     assert text(watched.run("print(job.done, job)")) == shown_as
     meanwhile = watched.run("import time; time.sleep(1); print('another cell')")
     after = [*meanwhile, *watched.later(4)]
-    seen = {kind for kind in kinds(after) if kind != "comm_close"}
-    assert seen <= {"stream", "comm_msg", "update_display_data"}, "nothing new in a later cell"
+    expected = {"comm_open", "comm_close", "stream", "comm_msg", "update_display_data"}
+    assert {*kinds(after)} <= expected, "nothing new in a later cell"
     assert printed(after) == "another cell\n"
     [twin] = [output for output in after if output["type"] == "update_display_data"]
     assert twin["transient"]["display_id"] == place

@@ -186,11 +186,6 @@ def test_a_front_end_that_fails_does_not_touch_the_run(cells: Kernel) -> None:
     assert "error" not in kinds(outputs)
 
 
-def opened(outputs: list[Output]) -> list[Output]:
-    opening = (o for o in outputs if o["type"] == "comm_open")
-    return [o for o in opening if "mark" in o["data"]["state"]]
-
-
 def test_under_a_jupyter_server_the_output_is_readable_at_every_moment(served: Kernel) -> None:
     served.run("PAUSE = 2.5")
     outputs = served.run(RUN, live=True)
@@ -206,7 +201,8 @@ def test_under_a_jupyter_server_the_output_is_readable_at_every_moment(served: K
         r"After a kernel restart: %axe history",
         texts,
     )
-    [mark] = [o["data"]["state"]["mark"] for o in opened(outputs)]
+    states = [o["data"]["state"] for o in outputs if o["type"] == "comm_open"]
+    [mark] = [state["mark"] for state in states if "mark" in state]
     assert all(mark in data["text/html"] for data in (first, *told))
     assert mark not in last["text/html"]
     times = [each["now"] for each in contents(outputs) if "now" in each]
