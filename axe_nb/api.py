@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias, Unpack, get_arg
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.data_files import read_data
-from axe_nb.cell_display.front_end import find_approver, find_variable, make_view
+from axe_nb.cell_display.front_end import find_approver, find_variable, make_view, print_run
 from axe_nb.conversion.toml_tables import is_number
 from axe_nb.engine.current_call import calling, is_inside, refuse_in_tool
 from axe_nb.errors import AxeError, ConfigError
 from axe_nb.events import Event
 from axe_nb.pictures.picture import Illustrated, split_prompt
 from axe_nb.results import RunResult, Status
-from axe_nb.session.drive import drive, drive_here
+from axe_nb.session.drive import NullView, drive, drive_here
 from axe_nb.session.overrides import Overrides, RunOptions, keep_for_tree, with_options_shown
 from axe_nb.session.portal import portal
 from axe_nb.session.runs import RunRequest
@@ -244,8 +244,9 @@ def replay(result: RunResult | int | str | os.PathLike[str], *, speed: float = 1
     """Plays a finished run again in the live tree, with its recorded timing.
 
     `result` may also be an id or path, as for `load`. Nothing is sent or executed, and nothing
-    changes. Blocks. Without a live tree, only the end is shown. With `speed=10`, ten seconds pass
-    in one second. Raises ConfigError if there is no such run, or `speed` is not positive.
+    changes. Blocks. Without a live tree, only the end is shown; outside a notebook, it is printed.
+    With `speed=10`, ten seconds pass in one second. Raises ConfigError if there is no such run, or
+    `speed` is not positive.
     """
     from axe_nb.session.played_run import play
 
@@ -258,7 +259,10 @@ def replay(result: RunResult | int | str | os.PathLike[str], *, speed: float = 1
         )
     if not is_number(speed) or speed <= 0:
         raise ConfigError(f"speed takes a positive number, as in 10, not {shown_value(speed)}")
-    play(make_view(True, find_variable(result), speed), result, speed)
+    view = make_view(True, find_variable(result), speed)
+    play(view, result, speed)
+    if isinstance(view, NullView):
+        print_run(result)
 
 
 def _run_shown(request: RunRequest, display: bool) -> RunResult:

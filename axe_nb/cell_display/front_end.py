@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from axe_nb.engine.current_call import is_inside
+from axe_nb.results import RunResult
 from axe_nb.session.drive import Approver, Line, NoLine, NullView, View
 from axe_nb.session.prompts import prompt_person
 
@@ -95,6 +96,12 @@ def find_marimo() -> Any:
 
 def has_cells() -> bool:
     return is_notebook() or find_marimo() is not None
+
+
+def print_run(result: RunResult) -> None:
+    from axe_nb.views.outline import as_text
+
+    sys.stdout.write(as_text(result, name="(result)") + "\n")
 
 
 def make_view(display: bool, name: str = "", speed: float = 1.0) -> View:

@@ -198,7 +198,7 @@ def draw_row(thing: TreeNode, outline: Outline, drawing: html.Drawing) -> dict[s
         "line": line,
         "about": about,
         "before": [_draw_text(block, drawing) for block in before],
-        "question": html.format_question(asked) if asked else "",
+        "question": html.format_question(asked) if asked and asked.text else "",
         "after": [_draw_text(block, drawing) for block in after],
     }
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
+from collections.abc import Iterable, Iterator
 
 from axe_nb.errors import interrupted
 from axe_nb.events import (
     Event,
+    PersonAnswered,
+    PersonAsked,
     RetryScheduled,
     RunFinished,
     RunStarted,
@@ -48,10 +51,9 @@ def time_events(result: RunResult) -> list[tuple[float, Event]]:
     timed: list[tuple[float, Event]] = []
     latest = defaultdict[str, float](float)
     """Run id → time of the run's latest event."""
-    turns: dict[str, int] = {}
+    turns, answered = dict[str, int](), dict[str, float]()
     calls: dict[tuple[str, str], int] = {}
     called: dict[tuple[str, str], float] = {}
-    answered: dict[str, float] = {}
 
     def add(at: float, event: Event) -> None:
         latest[event.run] = max(latest[event.run], at)
@@ -90,6 +92,7 @@ def time_events(result: RunResult) -> list[tuple[float, Event]]:
                 number = calls.get((id, call.id), 0)
                 called[id, call.id] = begin(id, turn, number, answered.get(id, 0.0))
                 add(called[id, call.id], event)
+                timed += _list_waits(id, call.id, laps[id, turn, number])
             case ToolFinished(result=told):
                 place = id, told.call_id
                 below = [latest[c.id] for c in runs[id].children if c.call_id == told.call_id]
@@ -104,12 +107,19 @@ def time_events(result: RunResult) -> list[tuple[float, Event]]:
     return [(at - timed[0][0], event) for at, event in timed]
 
 
+def _list_waits(run: str, call: str, laps: Iterable[Lap]) -> Iterator[tuple[float, Event]]:
+    for lap in laps:
+        if lap.kind == "person":  # what was asked is not recorded
+            yield lap.began, PersonAsked(run, call)
+            yield lap.ended, PersonAnswered(run, call, "")
+
+
 def _list_laps(result: RunResult) -> dict[tuple[str, int, int], list[Lap]]:
     """Returns (run, turn, call) → times. Call 0 is the request; call 0 of turn 0 is the run."""
     laps = defaultdict[tuple[str, int, int], list[Lap]](list)
     for run in result.walk():
         for lap in run.times:
             # later times can only be those of a damaged file
-            if 0 <= lap.began <= lap.ended <= 1e6 and lap.kind != "person":
+            if 0 <= lap.began <= lap.ended <= 1e6:
                 laps[run.id, lap.turn, lap.call].append(lap)
     return laps

@@ -245,11 +245,12 @@ def format_line(row: Row, bar: str = "", clock: str = "", *, name: float = MIN_N
 
 
 def _format_states(states: Sequence[State]) -> str:
-    """Draws a small square for each sub-agent, in the colour of the sub-agent's state."""
+    """Draws a small square for each sub-agent, in the colour of its state; any failure is red."""
+    looks = (LOOKS["error"] if LOOKS[state].tone == "limit" else LOOKS[state] for state in states)
     parts = [
         (colour, f"{at + end:g}em")
-        for at, state in enumerate(states)
-        for colour, end in ((LOOKS[state].colour, 0.8), ("#0000", 1))
+        for at, look in enumerate(looks)
+        for colour, end in ((look.colour, 0.8), ("#0000", 1))
     ]
     style = f"display:inline-block;font-size:.6em;height:1em;width:{len(states)}em"
     return f" <i style='{style};background:{gradient(parts)}'></i>" if states else ""

@@ -12,11 +12,12 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, Request, RunResult
-from axe_nb.cell_display.live_tree import list_segments
+from axe_nb.cell_display.live_tree import draw_row, list_segments
 from axe_nb.events import Event, RetryScheduled, events_of
 from axe_nb.messages.exchanges import Lap
 from axe_nb.session.drive import NullView
 from axe_nb.session.played_run import play, time_events
+from axe_nb.views.html import Drawing
 from axe_nb.views.outline import Outline, as_lines
 from axe_nb.views.transcript import Transcript
 from tests.engine.in_process import ask, lead
@@ -114,8 +115,22 @@ def test_impossible_times_of_a_file_are_left_out(survey: RunResult, at: float) -
     assert all(0 <= seconds < 10 for seconds, _ in timed)
 
 
-def test_what_cannot_be_played_is_told(survey: RunResult) -> None:
+def test_a_wait_for_a_person_keeps_its_colour_and_asks_nothing(survey: RunResult) -> None:
+    paused = replace(survey, times=(*survey.times, Lap("person", 0.1, 0.2, 1, 1)))
+    transcript = Transcript()
+    questions = 0
+    for at, event in time_events(paused):
+        for node in transcript.apply(event, at):
+            questions += bool(draw_row(node, Outline(transcript.whole), Drawing())["question"])
+    assert "person" in {kind for kind, _, _ in list_segments(transcript.whole)}
+    assert not questions
+
+
+def test_what_cannot_be_played_is_told(
+    survey: RunResult, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert axe_nb.replay(survey) is None, "without a live tree there is nothing to wait for"
+    assert "✓ lead · script/lead · completed" in capsys.readouterr().out
     with pytest.raises(axe_nb.ConfigError, match=r"takes the result of a run, not \[17\]"):
         axe_nb.replay([17])  # type: ignore[arg-type]
     for speed in (0, -1, "fast", float("nan"), 10**400):

@@ -282,9 +282,9 @@ class Tree {
   // The bar below the root's line: the sub-agents by the tones of their states.
   drawProgress() {
     const counts = new Map(TONES.map((tone) => [tone, 0]));
-    for (const { data } of this.rows.values()) {
+    for (const [key, { data }] of this.rows) {
       if (!data.above || !data.look.startsWith("axe-nb-run ")) continue;
-      const tone = data.look.slice("axe-nb-run axe-nb-".length);
+      const tone = this.failed.has(key) ? "bad" : data.look.slice("axe-nb-run axe-nb-".length);
       counts.set(tone, counts.get(tone) + 1);
     }
     const shares = [...counts].filter(([, count]) => count);
