@@ -186,10 +186,11 @@ def finding_of(node: Node) -> str:
     """Summarizes a sub-agent in one line by its answer, failure, current activity or task."""
     turn = node.turns[-1] if node.turns else None
     if node.state == "completed":
-        notes = [call.result.note for one in node.turns for call in one.calls if call.result]
-        allowed = sum("allowed by you" in note for note in notes)
-        said = f"you allowed {plural(allowed, 'call')}" if allowed else ""
-        return join_facts(first_line(node.text) or "no text", said)
+        calls = [call for one in node.turns for call in one.calls if call.result]
+        allowed = sum("allowed by you" in call.result.note for call in calls if call.result)
+        counts = {"allowed": allowed, "edited": sum(call.is_edited for call in calls)}
+        said = [f"you {word} {plural(count, 'call')}" for word, count in counts.items() if count]
+        return join_facts(first_line(node.text) or "no text", *said)
     if node.state != "running" and node.state != "cancelled":
         return failure_of(node)
     if turn is None or node.state == "cancelled":
