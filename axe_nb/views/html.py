@@ -64,7 +64,7 @@ PLAIN = "mathjax_ignore tex2jax_ignore"
 BUDGET = 49_000
 """Maximum size of a saved tree's HTML and text in a notebook file, in bytes, without pictures."""
 
-MIN_NAME, MAX_NAME = 11, 16
+MIN_NAME, MAX_NAME = 11, 15
 """Width of the names in a tree, in em. Longer names are broken into lines."""
 
 SIGN = ";display:inline-block;width:1em"
@@ -141,7 +141,7 @@ def answer(result: RunResult) -> dict[str, str]:
 def write_tree(outline: Outline, room: int = BUDGET) -> str:
     """Formats a run's answer and tree as HTML. Shows as many texts whole as `room` bytes allow."""
     root, warnings = outline.tree, outline.warnings(outline.root)
-    name = min(max(MIN_NAME, 0.6 * _measure_names(root.rows)), MAX_NAME)
+    name = min(max(MIN_NAME, 0.65 * _measure_names(root.rows)), MAX_NAME)
 
     def draw(drawing: Drawing) -> str:
         tree = (
@@ -228,7 +228,7 @@ def format_line(row: Row, bar: str = "", clock: str = "", *, name: float = MIN_N
     styles = (
         f"display:inline-flex;flex-wrap:wrap;width:calc(100% - 3.5em);gap:0 {GAP}"
         ";white-space:nowrap",
-        f"flex:1 0 {name:g}em;max-width:100%;white-space:normal", f"flex:9999 14em{cut}",
+        f"flex:1 0 {name:g}em;max-width:100%;white-space:normal", f"flex:9999 12em{cut}",
         f"flex:none;margin-left:auto{f';max-width:30%{ellipsis}' * (len(row.cost) > 18)}",
     )  # fmt: skip
     # the live tree has them in its style sheet

@@ -259,7 +259,7 @@ class Tree {
       const [[sign, who], asked] = [row.line.querySelectorAll("b"), row.line.querySelector("bdi")?.textContent];
       sign.ariaHidden = "true"; // the label says the state, unless a question does
       row.who = who.firstChild.textContent;
-      const room = Math.min(0.6 * row.who.length, 16); // as in a saved tree
+      const room = Math.min(0.65 * row.who.length, 15); // as in a saved tree
       if (data.above && room > (this.room ?? 11)) this.root.style.setProperty("--name", `${(this.room = room)}em`);
       const isSaid = sign.textContent === "?" && /^(asks|waits for) you/.test(asked);
       row.element.ariaLabel = [isSaid ? "" : sign.title, row.who, asked].filter(Boolean).join(" ");
