@@ -17,6 +17,7 @@ from axe_nb.events import Event
 from axe_nb.results import RunResult
 from axe_nb.session.drive import NullView, View
 from axe_nb.session.runs import RunHandle
+from axe_nb.session.session import session
 
 if TYPE_CHECKING:
     from axe_nb.cell_display.live_tree import LiveTree
@@ -151,7 +152,8 @@ def show_again(thing: Any) -> None:
         return
     if isinstance(thing, RunResult):
         quiet = any(thing is brief for brief in _brief)
-        _show(thing, find_name(thing) or "axe_nb.last()", quiet)
+        default = "axe_nb.last()" if thing is session.last else "(result)"  # one of the history
+        _show(thing, find_name(thing) or default, quiet)
     else:
         is_handle = isinstance(thing, RunHandle)
         show({"text/plain": repr(thing)} if is_handle else thing._repr_mimebundle_()[0])

@@ -155,3 +155,12 @@ def test_a_run_is_played_from_a_variable_and_from_an_exported_page(cells: Kernel
         assert "three by helper; 3 done\n\n✓ lead · script/lead · completed" in played
     [error] = cells.run("%axe replay nothing.html")
     assert error["evalue"] == "cannot read nothing.html: No such file or directory"
+
+
+def test_only_the_last_run_is_shown_as_the_last_run(kernel: Kernel) -> None:
+    kernel.run("import axe_nb; axe_nb.script('long')(lambda request: 'word ' * 9000)")
+    kernel.run("%%axe -m script/long\nhi")
+    copy = kernel.run("axe_nb.RunResult.from_dict(axe_nb.last().to_dict(full=True))")
+    assert "more characters: (result).text" in copy[-1]["data"]["text/plain"]
+    last = kernel.run("axe_nb.last()")
+    assert "more characters: axe_nb.last().text" in last[-1]["data"]["text/plain"]
