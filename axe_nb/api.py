@@ -17,7 +17,7 @@ from axe_nb.agents.agent import Agent
 from axe_nb.agents.data_files import read_data
 from axe_nb.cell_display.front_end import find_approver, find_variable, make_view, print_run
 from axe_nb.conversion.toml_tables import is_number
-from axe_nb.engine.current_call import calling, is_inside, refuse_in_tool
+from axe_nb.engine.call import calling, is_inside, refuse_in_tool
 from axe_nb.errors import AxeError, ConfigError
 from axe_nb.events import Event
 from axe_nb.pictures.picture import Illustrated, split_prompt

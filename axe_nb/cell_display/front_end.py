@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from axe_nb.engine.current_call import is_inside
+from axe_nb.engine.call import is_inside
 from axe_nb.results import RunResult
 from axe_nb.session.drive import Approver, Line, NoLine, NullView, View
 from axe_nb.session.prompts import prompt_person

@@ -12,8 +12,7 @@ from typing import Any
 
 from axe_nb.agents.prompt import check_confined
 from axe_nb.engine.attempts import Attempts, Send
-from axe_nb.engine.call import take_key
-from axe_nb.engine.current_call import inside_run
+from axe_nb.engine.call import inside_run, take_key
 from axe_nb.engine.dispatch import Dispatch
 from axe_nb.engine.limits import SlotPool, TimeIsUp, estimate_tokens
 from axe_nb.engine.plan import Plan, find_child, make_plan

@@ -22,7 +22,7 @@ from axe_nb.agents.files import expand_home, reason
 from axe_nb.cell_display.front_end import find_variable, make_table
 from axe_nb.conversion.interpolation import interpolate
 from axe_nb.conversion.jsonable import jsonable
-from axe_nb.engine.current_call import refuse_in_tool
+from axe_nb.engine.call import refuse_in_tool
 from axe_nb.errors import ConfigError, ExpectationError, words
 from axe_nb.expectations import check
 from axe_nb.exploring import grid as grids

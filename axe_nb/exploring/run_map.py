@@ -15,7 +15,7 @@ from axe_nb.agents.agent import Agent
 from axe_nb.cell_display.front_end import find_variable, make_line
 from axe_nb.conversion.jsonable import as_number
 from axe_nb.conversion.toml_tables import is_whole
-from axe_nb.engine.current_call import refuse_in_tool
+from axe_nb.engine.call import refuse_in_tool
 from axe_nb.errors import AxeError, ConfigError
 from axe_nb.exploring.executors import make_runs
 from axe_nb.exploring.map_driver import (
