@@ -7,6 +7,6 @@ SOURCE = ToolTable(
         "call_agent": "axe_nb.delegation.call_agent",
         "subagent": "axe_nb.delegation.subagent_tool",
         "spawn_agent": "axe_nb.delegation.spawn_agent",
-        "delegate_task": "axe_nb.delegation.delegate_task",
+        "delegate_task": "axe_nb.delegation.spawn_agent",
     }
 )
