@@ -128,15 +128,17 @@ def test_a_map_or_grid_is_one_row_that_opens(kept: Path) -> None:
     define_tree()
     run_echo("before")
     list(axe_nb.map("guide", ["Rome", "<b>Oslo", "Turin"], concurrency=1, display=False))
-    axe_nb.grid(["echo", "lead"], "Say {{ input }}", inputs=["a"], display=False)
+    judge = agent("judge", '{"score": 1, "reason": "ok"}')
+    axe_nb.grid(["echo", "lead"], "Say {{ input }}", inputs=["a"], judge=judge, display=False)
     run_echo("after")
     last, grid, batch, first = rows = axe_nb.history()
     assert (last.prompt, first.prompt) == ("after", "before")
     assert (batch.kind, batch.prompt) == ("map", "map of 3, 1 not completed: Rome")
     assert (batch.agent, batch.model, batch.status) == ("guide", "script/guide", "error")
     assert (batch.runs, batch.turns) == (3, 2)
-    assert (grid.kind, grid.agent, grid.prompt) == ("grid", "echo, lead", "grid of 2: Say a")
-    assert (grid.status, grid.runs) == ("completed", 4), "the sub-agents count"
+    assert grid.prompt == "grid of 4, the judge's included: Say a"
+    assert (grid.kind, grid.agent) == ("grid", "echo, lead, judge")
+    assert (grid.status, grid.runs) == ("completed", 6), "the sub-agents count"
     assert prompts(str(batch.id)) == ["Turin", "<b>Oslo", "Rome"]
     assert prompts("oslo") == prompts(status="error") == [batch.prompt], "one of its runs matches"
     assert prompts(f"{batch.id} oslo") == ["<b>Oslo"]
@@ -154,9 +156,6 @@ def test_a_map_or_grid_is_one_row_that_opens(kept: Path) -> None:
     delete_run(batch.id)
     assert prompts() == ["after", grid.prompt, "before"]
     assert prompts("oslo") == []
-    judge = agent("judge", '{"score": 1, "reason": "ok"}')
-    axe_nb.grid("echo", "Say {{ input }}", inputs=["b"], judge=judge, display=False)
-    assert prompts()[0] == "grid of 2, the judge's included: Say b"
 
 
 def test_a_map_whose_process_dies_is_cancelled(kept: Path) -> None:
