@@ -108,6 +108,8 @@ def css_rules() -> str:
     }  # fmt: skip
     declared = "".join(f"  --{name}: {value};\n" for name, value in values.items())
     accents = "".join(f".axe-nb-{tone} {{ --accent: var(--{tone}); }}\n" for tone in COLOURS)
+    kinds = (kind for kind in (*SEGMENTS, "gone", "new") if kind != "retry")
+    accents += "".join(f".axe-nb-{kind} {{ background: var(--{kind}); }}\n" for kind in kinds)
     return f".axe-nb-tree {{\n{declared}}}\n{accents}"
 
 

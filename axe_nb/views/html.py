@@ -141,19 +141,19 @@ def answer(result: RunResult) -> dict[str, str]:
 def write_tree(outline: Outline, room: int = BUDGET) -> str:
     """Formats a run's answer and tree as HTML. Shows as many texts whole as `room` bytes allow."""
     root, warnings = outline.tree, outline.warnings(outline.root)
-    name = min(max(MIN_NAME, 0.65 * _measure_names(root.rows)), MAX_NAME)
 
     def draw(drawing: Drawing) -> str:
+        drawing.name = min(max(MIN_NAME, 0.65 * _measure_names(root.rows)), MAX_NAME)
         tree = (
             f"<details{' open' * root.row.is_open} style=line-height:{LINE_HEIGHT}>"
             f"<summary>{format_head(root.row)}</summary>{_format_inside(drawing, root)}</details>"
         )
         return _wrap(_format_answer(outline) + tree + "".join(map(drawing.block, warnings)))
 
-    first = Drawing(frozenset(), outline.max_line, name)
+    first = Drawing(frozenset(), outline.max_line)
     html, cut = draw(first), first.cut
     for line in (outline.max_line, 160, 100) if sum(len(b.whole) for b in cut) < room else ():
-        if _measure(drawn := draw(Drawing({*map(id, cut)}, line, name))) <= room:
+        if _measure(drawn := draw(Drawing({*map(id, cut)}, line))) <= room:
             return drawn
     room -= _measure(html)
     cut.sort(key=lambda b: FIRST.index(b.label) if b.label in FIRST else len(FIRST))
@@ -164,7 +164,7 @@ def write_tree(outline: Outline, room: int = BUDGET) -> str:
             if long - short <= room:
                 whole.add(id(block))
                 room -= long - short
-    return draw(Drawing(whole, outline.max_line, name)) if whole else html
+    return draw(Drawing(whole, outline.max_line)) if whole else html
 
 
 def _measure_names(entries: Sequence[Entry]) -> int:
@@ -277,16 +277,14 @@ def _format_facts(facts: Sequence[Fact]) -> str:
 class Drawing:
     """Draws the rows and texts of one tree as HTML."""
 
-    def __init__(
-        self, whole: Set[int] | None = None, line: int = WORDS, name: float = MIN_NAME
-    ) -> None:
+    def __init__(self, whole: Set[int] | None = None, line: int = WORDS) -> None:
         """Creates a drawing of a saved tree, or of a live tree if `whole` is None.
 
         `whole` contains the `id()` of each text to show whole. Texts of rows are cut to `line`
-        characters; names are `name` em wide.
+        characters.
         """
-        self._is_live, self._whole = whole is None, whole or frozenset()
-        self._line, self._name = line, name
+        self._is_live, self._whole, self._line = whole is None, whole or frozenset(), line
+        self.name: float = MIN_NAME
         self.cut: list[Block] = []
         """Blocks drawn so far whose texts are cut and could be whole."""
         self._thumbnails = Thumbnails()
@@ -294,7 +292,7 @@ class Drawing:
     def row(self, row: Row) -> str:
         is_whole = row.is_failed or row.kind == "rest"
         asked = row.asked if is_whole else one_line(row.asked, self._line)
-        return format_line(replace(row, asked=asked), name=self._name)
+        return format_line(replace(row, asked=asked), name=self.name)
 
     def block(self, block: Block, margin: str = TEXT_MARGIN) -> str:
         """Draws a text and its pictures. Reasoning and long texts other than answers are folded."""

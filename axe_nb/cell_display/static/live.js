@@ -667,17 +667,15 @@ class Question {
 
   // Sends what a form holds; a mistake in JSON is told here, and loses nothing.
   send(form) {
-    let words = form.elements[0].value;
     const told = form.querySelector("[role=alert]");
-    if (told) told.textContent = "";
-    if (told && (this.form || words.trimStart().startsWith("{"))) {
-      try {
-        JSON.parse(words);
-      } catch (error) {
-        told.textContent = error.message;
-        return;
-      }
-    } else if (words.includes("\n")) words = JSON.stringify({ text: words }); // an input has one line
+    let words = form.elements[0].value;
+    try {
+      if (told && (this.form || /^\s*{/.test(words))) JSON.parse(words);
+      else if (words.includes("\n")) words = JSON.stringify({ text: words }); // an input has one line
+    } catch (error) {
+      return say(told, error.message);
+    }
+    if (told) say(told, "");
     this.type(words);
   }
 
