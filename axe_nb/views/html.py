@@ -362,22 +362,15 @@ def _format_links(pages: Sequence[Page]) -> str:
     return f"<ol style='margin:0;white-space:normal'>{items}</ol>{more}"
 
 
-_PLACES = (
-    (r"\A(\(.*\n)?--- /dev/null\n\+\+\+ b/(.+)\n@@ .*", r"\1@@ \2, new file"),
-    (r"\A(\(.*\n)?--- .+\n\+\+\+ b/(.+)\n@@ -\S+ \+(\d+).*", r"\1@@ \2, line \3"),
-    (r"(?m)^@@ -\S+ \+(\d+)\S* @@$", r"@@ line \1"),
-)
-"""Patterns of the lines in a unified diff that say where it applies, and how they are shown."""
-
-
 def format_question(asked: PersonAsked) -> str:
     """Formats a question to the user in a live row, with its diff, buttons and text fields."""
-    lines, diff = "", clean(asked.diff)
-    for pattern, words in _PLACES:
-        diff = re.sub(pattern, words, diff)
-    for line in diff.splitlines():
+    # one line has the name of the file and the first place
+    named = r"\A(\(.*\n)?--- .+\n\+\+\+ b/(.+)\n@@ "
+    lines = ""
+    for line in re.sub(named, r"\1@@ \2, ", clean(asked.diff)).splitlines():
         kind = {"+": "axe-nb-new", "-": "axe-nb-gone", "@": "axe-nb-place"}.get(line[:1], "")
-        lines += f"<div dir=auto class='{kind}'>{safe(line.removeprefix('@@ ')) or ' '}</div>"
+        shown = re.sub(r"^@@ (.*)-\S+ \+(\d+)\S* @@$", r"\1line \2", line)
+        lines += f"<div dir=auto class='{kind}'>{safe(shown) or ' '}</div>"
     buttons = "".join(
         f"<button type=button class=axe-nb-answer value='{escape(letter)}'>"
         f"{safe(name)} <kbd>{safe(letter)}</kbd></button>"

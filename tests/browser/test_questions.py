@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.lab import Lab
-from tests.browser.live_tree import BUDGET, row, start
+from tests.browser.live_tree import BUDGET, RUNS, row, start
 from tests.browser.test_hostile import ACTIVE
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
@@ -115,3 +115,23 @@ def test_a_question_about_hostile_words_is_inert_and_no_other_input_is_answered(
     assert "Tuesday: calm\n" in (lab.server.folder / "CHANGELOG.md").read_text()
     [shown] = [o for o in lab.save().cells[0].outputs if o.output_type == "display_data"]
     assert "denied by the user" in shown.data["text/plain"]
+
+
+@pytest.mark.req("D-48")
+def test_at_a_step_the_request_can_be_read_and_the_reply_is_edited_in_the_row(lab: Lab) -> None:
+    start(lab, f"{RUNS}; r = axe_nb.run(research(gated=False), 'Check.', step=True)")
+    question = lab.page.locator(".axe-nb-question:visible")
+    question.locator("summary").click()
+    expect(question.locator("pre").last).to_contain_text('"content": "Check."')
+    edit = question.get_by_role("button", name="Edit…")
+    expect(edit).to_be_enabled()
+    edit.click()
+    box = question.get_by_role("textbox", name="JSON")
+    expect(box).to_have_value(re.compile('^{\\n  "text": "I\'ll ask three agents."'))
+    expect(lab.page.locator(".jp-Stdin-prompt").last).to_have_text(
+        "\nnew reply, as text or JSON; empty = unchanged: "
+    )
+    box.fill("Nothing to do,\nreally.")
+    question.get_by_role("button", name="Use this reply").click()
+    lab.ended()
+    assert "Nothing to do,\nreally." in lab.save().cells[0].outputs[0].data["text/plain"]

@@ -659,10 +659,7 @@ class Question {
     // JupyterLab would take the letters of an answer for its own shortcuts
     box.addEventListener("keydown", (event) => event.target.matches("input, textarea") && event.stopPropagation());
     // in a window of another size, the buttons may be out of sight
-    this.sizes = new ResizeObserver(([{ contentRect: { width } }]) => {
-      if (this.width && width !== this.width) this.show();
-      this.width = width;
-    });
+    this.sizes = new ResizeObserver(() => this.width !== (this.width = row.offsetWidth) && this.wasOurs && this.show());
   }
 
   // Sends what a form holds; a mistake in JSON is told here, and loses nothing.
