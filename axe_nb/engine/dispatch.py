@@ -43,7 +43,7 @@ from axe_nb.tools.tool import (
 )
 
 ALLOWED = {"yes": "allowed by you", "always": "always allowed by you"}
-DENIED = "denied by the user"
+DENIED = "denied by you"
 USED_UP = "the budget of tool calls is used up"
 LATER = "make the other calls in later replies"
 

@@ -28,8 +28,6 @@ from axe_nb.text import quote
 from axe_nb.threads import in_thread
 from axe_nb.tools.tool import ToolOutput
 
-SKIPPED = "skipped by the user"
-
 
 def connect(attempts: Attempts, calls: Dispatch, adopt: Callable[[RunResult], None]) -> Send:
     """Adds the handlers that a run needs, and returns the first handler for its requests."""
@@ -245,10 +243,10 @@ async def step_call(
     _check(scope, decision, ("go", "end", "edit", "skip", "result"))
     if decision.choice == "skip":
         call.is_skipped = True
-        text = f"Error: {SKIPPED}; the call was not made"
-        return ToolOutput(text, is_error=True, note=SKIPPED)
+        text = "Error: skipped by the user; the call was not made"
+        return ToolOutput(text, is_error=True, note="skipped by you")
     if decision.choice == "result":
-        return ToolOutput(decision.text, note="given by the user")
+        return ToolOutput(decision.text, note="given by you")
     if decision.choice == "edit":
         given = dict(decision.arguments)
         mistakes = await in_thread(find_wrong_arguments, step.schema, given)

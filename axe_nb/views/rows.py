@@ -278,7 +278,7 @@ def asked_of(call: CallNode) -> str:
         given = cut_line(task or tell_arguments(arguments)[0], GIVEN)
         cause = call.result.content.strip().partition("\n")[0]
         return cut_line(f"{given} → {cause}" if given else cause)
-    edited = "(edited by the user) " if call.is_edited else ""
+    edited = "(edited by you) " if call.is_edited else ""
     return cut_line(task or edited + (call.call.raw or tell_arguments(arguments)[0]))
 
 

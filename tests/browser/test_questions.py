@@ -114,7 +114,7 @@ def test_a_question_about_hostile_words_is_inert_and_no_other_input_is_answered(
     lab.ended()
     assert "Tuesday: calm\n" in (lab.server.folder / "CHANGELOG.md").read_text()
     [shown] = [o for o in lab.save().cells[0].outputs if o.output_type == "display_data"]
-    assert "denied by the user" in shown.data["text/plain"]
+    assert "denied by you" in shown.data["text/plain"]
 
 
 @pytest.mark.req("D-48")

@@ -110,7 +110,7 @@ def test_a_run_is_stepped_through_in_a_cell_and_replayed_without_anybody(
     assert cells.asked == []
     assert "So be it." in text(again)
     same = "print(again.messages == r.messages, r.log[1].source, r.log[0].results[0].note)"
-    assert text(cells.run(same)) == "True edited given by the user\n"
+    assert text(cells.run(same)) == "True edited given by you\n"
     cells.run("%axe cassette c.json --mode live")
     failed = text(cells.run("%%axe writer --break tool:write_file\ngo"))
     assert "--break pauses the run: no one can be prompted here" in failed

@@ -80,15 +80,15 @@ DECISIONS: dict[str, tuple[Callable[[Step], Any], str, str]] = {
     "edited": (
         lambda s: s.edit({"town": "Trondheim"}) if s.number == 1 else None,
         "Trondheim has 9 letters\n(The user changed the arguments of this call to "
-        f'{{"town":"Trondheim"}}); {OSLO}', '(edited by the user) Trondheim',
+        f'{{"town":"Trondheim"}}); {OSLO}', '(edited by you) Trondheim',
     ),
     "given": (
         lambda s: s.result({"letters": 7}) if s.number == 2 else None,
-        f'{ROME}; {{"letters": 7}}', "given by the user",
+        f'{ROME}; {{"letters": 7}}', "given by you",
     ),
     "skipped": (
         lambda s: "skip" if s.number == 1 else None,
-        f"Error: skipped by the user; the call was not made; {OSLO}", "skipped by the user",
+        f"Error: skipped by the user; the call was not made; {OSLO}", "skipped by you",
     ),
     "reply given": (lambda s: s.result("I say so") if s.turn == 2 else None, "I say so", "given"),
     "first reply given": (
@@ -392,7 +392,7 @@ def test_what_was_changed_is_in_the_result_and_what_was_not_asked_costs_nothing(
     assert edited.edited == {"town": "Trondheim"}
     assert (skipped.is_error, skipped.is_skipped) == (True, True)
     axe_nb.expect(run(Decider(call1=SKIP)), "no measure; failed == 0")
-    assert heard(run(Decider(call1=lambda step: step.result("x"))))[0].note == "given by the user"
+    assert heard(run(Decider(call1=lambda step: step.result("x"))))[0].note == "given by you"
     for source, decider in {
         "given": Decider(request2=lambda step: step.result("I say so.")),
         "skipped": Decider(request2=SKIP),

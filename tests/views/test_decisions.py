@@ -47,9 +47,9 @@ def run(person: Person | None) -> RunResult:
 def test_the_tree_shows_the_call_that_ran_and_marks_it_as_edited() -> None:
     result = run(Person(Decision("edit", arguments={"line": "persons"})))
     text = as_text(result)
-    assert "(edited by the user) persons" in text
+    assert "(edited by you) persons" in text
     assert "models" not in text
-    assert "(edited by the user)" in twin(result)["text/html"]
+    assert "(edited by you)" in twin(result)["text/html"]
     [done] = result.log[0].results
     assert done.edited == {"line": "persons"}
     assert result.log[0].calls[0].arguments == {"line": "models"}, "the conversation is the model's"
