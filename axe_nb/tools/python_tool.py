@@ -7,7 +7,6 @@ variable, which tasks and threads of `in_thread` inherit. Source: A-2.2, D-11, D
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import inspect
 import sys
@@ -43,7 +42,6 @@ from axe_nb.tools.tool import (
 )
 
 MAX_PRINTED = 16384
-_STOPS = (StopIteration, SystemExit, KeyboardInterrupt, asyncio.CancelledError)
 
 
 def tool_of(thing: Tool | Callable[..., Any]) -> Tool:
@@ -134,11 +132,8 @@ class PythonFunction:
         bound = inspect.BoundArguments(self.python, values)
 
         def call_in_thread() -> Any:  # also converts the result to text, unless it is awaitable
-            try:
-                result = self._function(*bound.args, **bound.kwargs)
-                return result if inspect.isawaitable(result) else output_of(result)
-            except _STOPS as stop:  # futures and event loops cannot carry these
-                raise ToolError(fault_text(stop)) from None
+            result = self._function(*bound.args, **bound.kwargs)
+            return result if inspect.isawaitable(result) else output_of(result)
 
         with _capture_output() as captured:
             try:
@@ -146,17 +141,7 @@ class PythonFunction:
                     result = self._function(*bound.args, **bound.kwargs)
                 else:
                     result = await in_thread(call_in_thread)
-                if inspect.isawaitable(result):
-                    task = asyncio.current_task()
-                    before = task.cancelling() if task else 0
-                    try:
-                        result = await result
-                    except _STOPS as stop:
-                        is_cancel = isinstance(stop, asyncio.CancelledError)
-                        if is_cancel and task and task.cancelling() > before:
-                            raise
-                        raise ToolError(fault_text(stop)) from None
-                output = output_of(result)
+                output = output_of(await result if inspect.isawaitable(result) else result)
             except (RunStopped, PermissionDenied):
                 raise
             except ToolError as error:
