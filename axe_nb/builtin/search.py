@@ -20,7 +20,6 @@ from axe_nb.builtin.paths import (
     errors_for_model,
     kind,
     locate,
-    may_read,
     missing,
     scan_folder,
 )
@@ -29,7 +28,7 @@ from axe_nb.errors import ConfigError
 from axe_nb.paths import Names
 from axe_nb.text import cut_chars, plural, printable, quote
 from axe_nb.tools.python_tool import make_tool
-from axe_nb.tools.tool import ToolContext, ToolError
+from axe_nb.tools.tool import PermissionDenied, ToolContext, ToolError
 
 if TYPE_CHECKING:
     import regex
@@ -183,14 +182,13 @@ def _read_lines(names: Names, search: Search, is_named: bool) -> list[str]:
         at = kind(names)
         if at is not None and not stat.S_ISREG(at.st_mode) and not is_named:
             return []
-        if not is_named and not may_read(names):
-            search.hidden += 1
-            return []
         data = contents(names)
-    except (OSError, ToolError):
+    except (OSError, ToolError) as error:
         if is_named:
             raise
-        search.unread += 1
+        is_hidden = isinstance(error, PermissionDenied)
+        search.hidden += is_hidden
+        search.unread += not is_hidden
         return []
     if is_named and not is_text(data):
         raise ToolError(f"Binary file: {names.path} is not text, and only text can be searched")
