@@ -47,40 +47,36 @@ from axe_nb.tools.tool import Job, Tool, ToolOutput
 Needed: TypeAlias = Literal["key", "provider", "nothing"]
 """Settings that a plan requires: the API key for a run, the provider for a dry run, or nothing."""
 
-MAX_COUNT = 500  # pictures in one request; servers accept about as many
 OF_PROTOCOL = {"anthropic": 3_900_000}  # bytes of a picture: 5 MiB in base64
 
 
 @dataclass(slots=True)
 class PictureRoom:
-    """Counts the pictures in the requests of a run, and limits their size and number."""
+    """Adds up the sizes of the pictures in the requests of a run, and limits them."""
 
     limit: int
     """Maximum size of one picture in bytes, from `limits.max_picture_bytes`; 0 for no limit."""
     protocol: str
     used: int = 0
-    count: int = 0
 
     def use(self, messages: Iterable[Message]) -> None:
-        sizes = [one.size for message in messages for one in message.all_pictures()]
-        self.used += sum(sizes)
-        self.count += len(sizes)
+        self.used += sum(one.size for message in messages for one in message.all_pictures())
 
     async def admit(self, pictures: Iterable[Picture]) -> tuple[Picture, ...]:
-        """Scales large pictures down and counts them. Raises ConfigError if a limit is exceeded."""
-        fitted: list[Picture] = []
+        """Scales large pictures down. Raises ConfigError if a limit is exceeded."""
+        fitted, size = list[Picture](), 0
         limits = (self.limit, OF_PROTOCOL.get(self.protocol, 0))
         most, whole = min(filter(None, limits), default=0), 4 * self.limit
         for picture in pictures:  # one by one, so that a stopped run leaves only one thread
             fitted.append(await in_thread(fit, picture, most))
-            too_many = f"{MAX_COUNT}" if self.count + len(fitted) > MAX_COUNT else ""
-            if 0 < whole < self.used + sum(one.size for one in fitted):
-                too_many = f"{format_bytes(whole)}, four times limits.max_picture_bytes"
-            if too_many:
-                problem = f"the pictures in one request would be more than {too_many}"
-                raise ConfigError(problem, hint="send fewer, or start a new conversation")
-        self.used += sum(one.size for one in fitted)
-        self.count += len(fitted)
+            size += fitted[-1].size
+            if 0 < whole < self.used + size:
+                raise ConfigError(
+                    f"the pictures in one request would be more than {format_bytes(whole)}, four "
+                    "times limits.max_picture_bytes",
+                    hint="send fewer, or start a new conversation",
+                )
+        self.used += size
         return tuple(fitted)
 
     async def admit_prompt(
