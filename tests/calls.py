@@ -18,7 +18,7 @@ from axe_nb.tools.tool import (
     Tool,
     ToolContext,
     ToolError,
-    limit_output,
+    cut_output,
     output_of,
 )
 
@@ -55,9 +55,9 @@ async def answer(
 ) -> str:
     """The tool's text. Raises ToolError where it fails, and nothing else."""
     ctx = replace(context(workdir, file_log), guard=APPROVED)
-    output = limit_output(tool, output_of(await tool.fn(ctx, arguments)))
+    output = output_of(await tool.fn(ctx, arguments))
     assert not output.is_error
-    return output.content
+    return cut_output(output.content)
 
 
 def run(tool: Tool, workdir: Path, file_log: FileLog | None = None, **arguments: Any) -> str:

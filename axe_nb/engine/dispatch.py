@@ -37,8 +37,8 @@ from axe_nb.tools.tool import (
     ToolContext,
     ToolError,
     ToolOutput,
+    cut_output,
     fault_text,
-    limit_output,
     output_of,
 )
 
@@ -284,8 +284,9 @@ class Dispatch:
                 raise
             output = describe_failure(error)
             is_denied = isinstance(error, PermissionDenied)
-        output = await self.pictures.admit_output(limit_output(call.tool, output))
-        content = output.content
+        output = await self.pictures.admit_output(output)
+        is_report = call.tool.effect == "delegate"  # which has a limit of its own (D-6)
+        content = output.content if is_report else cut_output(output.content)
         if call.edited is not None:
             edited = cut_bytes(dump(dict(call.edited)).decode(), 4096, "…")
             content += f"\n(The user changed the arguments of this call to {edited})"

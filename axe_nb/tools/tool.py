@@ -15,7 +15,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -415,13 +415,6 @@ def as_text(result: object) -> str:
         return write_json(result, MAX_OUTPUT)
     except NoText as error:
         raise ToolError(f"the tool's result {error}") from None
-
-
-def limit_output(tool: Tool, output: ToolOutput) -> ToolOutput:
-    """Truncates a long output, unless it comes from a delegation tool (D-6)."""
-    if tool.effect == "delegate":
-        return output
-    return replace(output, content=cut_output(output.content))
 
 
 def cut_output(text: str) -> str:
