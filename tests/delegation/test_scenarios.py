@@ -1,4 +1,4 @@
-"""The six scenarios of seed 002 (Task 2.4), from agent file to answer, on real files."""
+"""Ways to delegate, from agent file to answer, on real files."""
 
 from __future__ import annotations
 
@@ -9,16 +9,9 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, RunResult
-from tests.delegation.copies import told
 from tests.engine.in_process import heard, texts
 
-SOURCES = {
-    "src/main.rs": "mod net;\n\n#[tokio::main]\nasync fn main() {\n    net::serve().await;\n}\n",
-    "src/net.rs": "pub async fn serve() {\n    listen(8080);\n}\n\nfn listen(port: u16) {}\n",
-    "src/notes.rs": "// nothing here awaits\nfn plain() {}\n",
-    "logs/app.log": "INFO start\nERROR timeout on /login\nINFO ok\nERROR disk full\n",
-    "config/config.yaml": "port: 8080\n",
-}
+SOURCES = {"src/net.rs": "pub async fn serve() {}\n", "config/config.yaml": "port: 8080\n"}
 
 
 @pytest.fixture
@@ -34,7 +27,6 @@ def run(project: Path, rules: str, prompt: str, **fields: Any) -> RunResult:
     """What the agent `lead`, from its file, comes to with a model that follows the rules."""
     (project / "axe" / "scripts").mkdir(exist_ok=True)
     (project / "axe" / "scripts" / "scenario.toml").write_text(rules, "utf-8")
-    fields.setdefault("tools", ("subagent", "file_ops_readonly", "grep"))
     Agent("lead", "script/scenario", **fields).save()
     return axe_nb.run("lead", prompt, display=False)
 
@@ -51,99 +43,27 @@ def rule(agent: str, turn: int, text: str = "", **call: Any) -> str:
     return "\n".join(lines) + "\n"
 
 
-SCENARIOS: dict[str, tuple[str, str, str, list[list[str]], str]] = {
-    "basic": (
-        'Use a subagent to research async. Label it "async_research".',
-        rule("lead", 1, tool="subagent", label="async_research",
-             task_prompt="Research async functions in src",
-             summary_prompt="Summarize your findings concisely")
-        + rule("lead", 2, "As found: {results}")
-        + rule("async_research", 1, tool="grep", pattern="async fn", path="src")
-        + rule("async_research", 2, "The matches are: {results}")
-        + rule("async_research", 3, "Two files hold async functions."),
-        "As found: Two files hold async functions.",
-        [["src/main.rs"]], "complete",
-    ),
-    "filter": (
-        "Use a subagent with ONLY the grep tool",
-        rule("lead", 1, tool="subagent", label="grepper", task_prompt="Search src",
-             allowed_tools=["grep"])
-        + rule("lead", 2, "{results}")
-        + rule("grepper", 1, tool="grep", pattern="async fn", path="src")
-        + rule("grepper", 2, tool="read_file", path="src/main.rs")
-        + rule("grepper", 3, "done")
-        + rule("grepper", 4, "main.rs and net.rs"),
-        "main.rs and net.rs",
-        [["src/main.rs", "src/net.rs"], ['Unknown tool: "read_file"']], "complete",
-    ),
-    "summary": (
-        "Use a subagent to analyze errors in logs, as bullet points",
-        rule("lead", 1, tool="subagent", label="analyst", task_prompt="Analyze the errors in logs",
-             summary_prompt="Summarize as bullet points")
-        + rule("lead", 2, "{results}")
-        + rule("analyst", 1, tool="grep", pattern="ERROR", path="logs")
-        + rule("analyst", 2, "There are two errors, and it is a long story.")
-        + '[[rule]]\nwhen = "^Summarize as bullet points$"\n'
-        + 'text = "- timeout on /login\\n- disk full"\n',
-        "- timeout on /login\n- disk full",
-        [["disk full"]], "complete",
-    ),
-    "recovery": (
-        "Find the configuration",
+@pytest.mark.req("X-42", "X-1", "X-13", "X-20", "X-21", "X-22", "X-24", "X-30", "X-37", "X-44")
+def test_a_subagent_works_on_real_files_recovers_and_its_summary_is_used(sources: Path) -> None:
+    rules = (
         rule("lead", 1, tool="subagent", label="find_config", max_turns=5,
-             task_prompt="Find and read config.yaml",
-             allowed_tools=["file_ops_readonly", "grep"])
-        + rule("lead", 2, "{results}")
+             task_prompt="Find and read config.yaml", allowed_tools=["file_ops_readonly", "grep"])
+        + rule("lead", 2, "As found: {results}")
         + rule("find_config", 1, tool="read_file", path="config.yaml")
         + '[[rule]]\nwhen = { agent = "find_config", turn = 2, last = "^Error: " }\n'
         + 'calls = [{ tool = "grep", arguments = { pattern = "port", glob = "*.yaml" } }]\n'
         + rule("find_config", 3, tool="read_file", path="config/config.yaml")
         + rule("find_config", 4, "Read it: {results}")
-        + rule("find_config", 5, "Found config at config/config.yaml: port 8080"),
-        "Found config at config/config.yaml: port 8080",
-        [["Error: ", "config.yaml"], ["config/config.yaml"], ["port: 8080"]], "complete",
-    ),
-    "partial": (
-        "Use a subagent with max_turns=2 to analyze all Rust files",
-        rule("lead", 1, tool="subagent", label="analyst", max_turns=2,
-             task_prompt="Analyze all Rust files")
-        + rule("lead", 2, "{results}")
-        + rule("analyst", 1, tool="read_file", path="src/main.rs")
-        + rule("analyst", 2, tool="read_file", path="src/net.rs")
-        + rule("analyst", 3, "Only main.rs was read so far."),
-        "Only main.rs was read so far.",
-        [["net::serve()"]], "incomplete",
-    ),
-}  # fmt: skip
-"""Name → the prompt, the rules, the answer, what the child's calls came to, and its status."""
-
-
-@pytest.mark.req("X-42", "X-1", "X-13", "X-20", "X-21", "X-22", "X-24", "X-30", "X-37", "X-44")
-@pytest.mark.parametrize("name", SCENARIOS)
-def test_a_subagent_works_on_real_files_and_its_summary_is_used(sources: Path, name: str) -> None:
-    prompt, rules, answer, hears, status = SCENARIOS[name]
-    result = run(sources, rules, prompt)
-    assert result.text == answer
+        + rule("find_config", 5, "Found config at config/config.yaml: port 8080")
+    )  # fmt: skip
+    tools = ("subagent", "file_ops_readonly", "grep")
+    result = run(sources, rules, "Find the configuration", tools=tools)
+    assert result.text == "As found: Found config at config/config.yaml: port 8080"
     assert not heard(result)[0].is_error
     [child] = result.children
-    assert child.metadata["completion_status"] == status
-    for turn, parts in enumerate(hears):
-        [came] = texts(child, turn)
-        assert all(part in came for part in parts)
-
-
-@pytest.mark.req("X-42", "X-6", "X-17", "X-28")
-def test_recursion_ends_with_a_graceful_error(sources: Path) -> None:
-    rules = "".join(
-        rule(name, 1, tool="subagent", label="sub", task_prompt="Create one more")
-        for name in ("lead", "sub")
-    )
-    rules += '[[rule]]\ntext = "{results}"\n'
-    result = run(sources, rules, "Create a subagent that creates a subagent that creates …")
-    chain = list(result.walk())
-    assert len(chain) == 4
-    assert told(chain[-1]).startswith("Error: Maximum subagent recursion depth (3) exceeded")
-    assert result.ok
+    assert child.metadata["completion_status"] == "complete"
+    for turn, part in enumerate(("Error: ", "config/config.yaml", "port: 8080")):
+        assert part in texts(child, turn)[0]
 
 
 @pytest.mark.req("O-24", "O-43", "D-6")

@@ -11,7 +11,7 @@ from axe_nb import ConfigError, ProviderError, Request, Response, Usage, call
 from axe_nb.agents.agent_tables import SubAgentsConfig
 from axe_nb.tools.tool import Limits
 from tests.delegation.copies import offered, play, recorded, told, tool
-from tests.engine.in_process import check_history, heard, said
+from tests.engine.in_process import check_history, heard, said, texts
 
 
 def sub(label: Any = "scout", task_prompt: Any = "look around", **more: Any) -> Any:
@@ -150,12 +150,10 @@ def test_the_child_has_the_callers_tools_filtered_and_a_subagent_of_its_own(
     row: str, more: dict[str, Any], names: set[str]
 ) -> None:
     log: list[Request] = []
-    run(
-        {"scout": recorded(log, said("first", "second"))},
-        sub(**more),
-        tools=("subagent", "grep", "file_ops_readonly"),
-    )
+    scout = recorded(log, said(call("grep", pattern="x"), "first", "second"))
+    result = run({"scout": scout}, sub(**more), tools=("subagent", "grep", "file_ops_readonly"))
     assert set(offered(log[0])) == names, row
+    assert texts(result.children[0])[0].startswith("Unknown tool: ") == ("grep" not in names)
 
 
 @pytest.mark.req("X-29", "D-7", "X-37")
