@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import copy
-import json
 import math
-import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -83,18 +80,3 @@ def test_a_name_or_path_of_another_type_is_told_in_one_line(wrong: Any) -> None:
         with pytest.raises(ConfigError, match=told) as caught:
             act()
         assert "\n" not in caught.value.message
-
-
-def test_the_metadata_of_a_child_travels() -> None:
-    @axe_nb.script("lead")
-    def lead(request: Any) -> Any:
-        if request.turn > 1 or len(request.messages) > 1:
-            return "done"
-        return axe_nb.call("subagent", label="w", task_prompt="go")
-
-    agent = Agent("lead", "script/lead", tools=["subagent"])
-    child = axe_nb.run(agent, "go", display=False).children[0]
-    assert child.metadata["task_id"] == "0.1"
-    for twin in (copy.deepcopy(child), pickle.loads(pickle.dumps(child))):
-        assert twin == child
-        assert json.dumps(twin.to_dict()) == json.dumps(child.to_dict())
