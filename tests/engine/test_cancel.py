@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -24,7 +23,6 @@ from tests.engine.in_process import (
     failed,
     heard,
     lead,
-    play,
     said,
     stage,
     texts,
@@ -182,16 +180,3 @@ def test_a_timeout_is_told_from_an_interrupt_also_by_a_coarse_clock(seconds: flo
         result = runner.run(played.ask(timeout=seconds))
     assert [run.status for run in result.walk()] == ["timeout", "timeout"]
     assert result.children[0].error == f"timeout after {seconds}s"
-
-
-@pytest.mark.req("D-8")
-def test_a_blocking_tool_is_left_behind() -> None:
-    release = threading.Event()
-
-    def model(request: Request) -> Any:
-        release.wait(60)
-        return "late"
-
-    result = play(lead(ask("blocking"), timeout=0.1, then="on"), agent("blocking", model))
-    assert texts(result) == [failed("blocking", "timeout after 0.1s")]
-    release.set()
