@@ -13,7 +13,6 @@ import textwrap
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -147,21 +146,6 @@ def test_a_run_is_elsewhere_and_its_events_are_shown_here_in_order() -> None:
     assert watch(model, view).ok
     assert "".join(view.words) == "".join(f"{n} " for n in range(1000)) + "last"
     assert {threading.get_ident()} == set(view.threads) != set(there)
-
-
-def test_it_works_wherever_the_caller_is() -> None:
-    async def work() -> str:
-        await asyncio.sleep(0.01)
-        return "done"
-
-    async def within_a_loop() -> str:
-        return run_and_wait(work())
-
-    assert run_and_wait(work()) == "done"
-    assert asyncio.run(within_a_loop()) == "done"
-    with ThreadPoolExecutor(8) as threads:
-        done = [threads.submit(lambda: run_and_wait(work())) for _ in range(8)]
-        assert [one.result(5) for one in done] == ["done"] * 8
 
 
 INTERRUPTS = {
