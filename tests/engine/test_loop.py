@@ -76,6 +76,7 @@ def test_rounds_of_calls_add_up() -> None:
         "content": "end", "duration_ms": result.duration_ms, "input_tokens": 40,
         "model": "script/one", "output_tokens": 10, "stop_reason": "stop", "tool_calls": 3,
     }  # fmt: skip
+    assert list(line) == sorted(line)
     assert [len(request.messages) for request in sent] == [1, 3, 5, 7]
     check_history(sent[-1].messages)
 
