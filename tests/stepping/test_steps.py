@@ -408,13 +408,6 @@ def test_run_to_the_end_makes_no_further_pause() -> None:
     assert decider.seen == ["0/1 request"]
 
 
-@pytest.mark.parametrize("kind", ["request2", "call1"])
-def test_stop_ends_the_run_and_keeps_what_was_finished(kind: str) -> None:
-    result = run(Decider(**{kind: lambda _: "stop"}))
-    assert (result.status, result.error) == ("cancelled", "stopped by the user at a prompt")
-    assert len(result.log) == 1
-
-
 def fail(step: Step) -> Any:
     raise LookupError("no such town")
 
