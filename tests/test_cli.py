@@ -145,17 +145,6 @@ def test_a_run_that_reaches_a_limit_gives_its_text_so_far_and_exits_1(tree: Path
     assert "\nin agent lead, turn 1\n" in ran.err
 
 
-@pytest.mark.req("A-XN", "A-X0")
-def test_a_sub_agent_that_fails_leaves_the_exit_code_alone(tree: Path, axe) -> None:
-    put("axe/scripts/helper.toml", '[[rule]]\nstatus = 401\nerror = "no"\n')
-    ran = axe("run", "lead", "-p", "x")
-    assert (ran.code, ran.err) == (0, "")
-    assert ran.out == (
-        'It is Error: sub-agent "helper" failed - auth: no. '
-        "You may retry or proceed without this result..\n"
-    )
-
-
 @pytest.mark.req("B-9")
 @pytest.mark.parametrize("words", [("-p", "Summarise:"), ("-q", "Summarise:")])
 def test_what_is_piped_in_comes_after_the_prompt_and_a_blank_line(

@@ -82,18 +82,6 @@ def test_a_line_that_asks_for_what_there_is_not_is_told(case: str, run) -> None:
     assert run(*words, name=name) == (code, "", ["error: " + lines[0], *lines[1:]])
 
 
-@pytest.mark.req("A-X3", "B-3", "D-22")
-def test_a_missing_key_exits_3_and_names_the_variable_and_the_file(
-    run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "")
-    code, out, err = run("-m", "openai/gpt")
-    assert (code, out) == (3, "")
-    assert err[0].startswith('error: no API key for provider "openai": set OPENAI_API_KEY')
-    assert err[0].endswith("config.toml")
-    assert len(err) == 2
-
-
 SAYS = '{"error": {"type": "e", "message": "the server\'s own words"}}'
 REPLIES = {
     "401": (401, SAYS, 3, "auth: the server's own words", "_API_KEY"),

@@ -63,7 +63,7 @@ def test_servers_of_one_protocol_work_side_by_side(
     assert at_openai.headers["authorization"] == "Bearer another-key"
 
 
-@pytest.mark.req("D-22", "A-X3")
+@pytest.mark.req("D-22", "A-X3", "B-3")
 def test_a_key_that_an_endpoint_names_and_nobody_set_is_missing(server: Replay) -> None:
     groq(server)
     with pytest.raises(ConfigError) as raised:
