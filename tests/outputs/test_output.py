@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 import subprocess
 import sys
 import time
@@ -165,6 +166,7 @@ def test_a_result_with_such_values_is_saved_and_told_as_json(project: Path) -> N
     script("m")(lambda request: told)
     result = axe_nb.run(Agent("a", "script/m"), "hi", output=list[Trip])
     assert result.data == [Trip(DAY, EIGHT)]
+    assert json.loads(result.text) == told
     assert result.to_dict()["data"] == told
     result.save("r.axe")
     assert axe_nb.load("r.axe").data == told

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,18 +21,6 @@ from tests.providers.dialects import BY_NAME
 from tests.wire.replay import Replay
 
 every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
-
-
-@dataclass
-class Town:
-    """A town.
-
-    Attributes:
-        people: Inhabitants.
-    """
-
-    name: str
-    people: int = 0
 
 
 SCHEMA = {
@@ -71,24 +58,6 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 
 def asked_of(result: RunResult) -> list[str]:
     return [turn.asked for turn in result.log]
-
-
-@every_protocol
-def test_an_answer_is_data_over_each_protocol(protocol: Protocol, project: Path) -> None:
-    seen: list[Any] = []
-
-    @script("towns")
-    def towns(request: Request) -> Any:
-        seen.append(request.output)
-        return [{"name": "Ulm"}, {"name": "Bonn", "people": 2}]
-
-    with script_server(protocol):
-        agent = Agent("a", f"{provider_of(protocol)}/towns")
-        result = axe_nb.run(agent, "Two towns", output=list[Town])
-    assert result.data == [Town("Ulm"), Town("Bonn", 2)]
-    assert json.loads(result.text) == [{"name": "Ulm"}, {"name": "Bonn", "people": 2}]
-    assert (result.turns, asked_of(result)) == (1, [""])
-    assert set(seen[0]["properties"]) == {"value"}
 
 
 CLOSED = {**SCHEMA, "additionalProperties": False}
