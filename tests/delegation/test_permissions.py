@@ -157,15 +157,6 @@ def test_the_person_sees_what_would_change_and_edited_arguments_are_what_runs() 
     assert result.ok
 
 
-@pytest.mark.req("D-48", "D-2")
-def test_stop_ends_the_run_as_cancelled() -> None:
-    used: list[str] = []
-    result = run_with(Person(Decision("stop")), boss(write_once("never said")), tools=tools(used))
-    assert (result.status, result.error) == ("cancelled", "stopped by the user at a prompt")
-    assert used == []
-    assert result.turns == 1
-
-
 @pytest.mark.req("D-48")
 def test_the_clock_stands_still_while_a_person_thinks() -> None:
     person = Person(Decision("yes"), seconds=2.5)

@@ -60,7 +60,7 @@ def test_the_person_decides_on_each_call_and_sees_what_it_would_change(
     assert (project / "2.txt").read_text() == "mine"
 
 
-@pytest.mark.req("D-48")
+@pytest.mark.req("D-48", "D-2")
 def test_stop_ends_the_run_and_an_interrupt_at_the_question_does_too(
     cells: Kernel, project: Path
 ) -> None:
