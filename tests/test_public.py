@@ -4,7 +4,6 @@ import ast
 import inspect
 import sys
 import tomllib
-from dataclasses import fields, is_dataclass
 from pathlib import Path
 from types import FunctionType
 
@@ -65,15 +64,3 @@ def test_the_type_checker_sees_the_same_names_as_the_interpreter() -> None:
 def test_the_version_is_that_of_the_distribution() -> None:
     pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     assert axe_nb.__version__ == pyproject["project"]["version"]
-
-
-@pytest.mark.req("A-D5", "D-34")
-def test_a_result_has_the_fields_of_the_product_page() -> None:
-    named = {
-        "text", "status", "error", "turns", "tool_calls", "children", "usage", "agent", "model",
-        "stop_reason", "duration_ms", "messages", "files_read", "files_modified", "metadata",
-    }  # fmt: skip
-    assert is_dataclass(axe_nb.RunResult)
-    assert {field.name for field in fields(axe_nb.RunResult)} >= named
-    computed = {"ok", "total_usage", "raise_for_status", "to_dict", "to_json", "walk"}
-    assert computed <= set(dir(axe_nb.RunResult))
