@@ -67,9 +67,6 @@ BUDGET = 49_000
 MIN_NAME, MAX_NAME = 11, 15
 """Width of the names in a tree, in em. Longer names are broken into lines."""
 
-SIGN = ";display:inline-block;width:1em"
-"""Style of a row's sign. The signs differ in width; the names below one another do not."""
-
 PROSE = frozenset(("task", "text so far", "said", "error", "warning", "next", "asked"))
 """Labels of prose texts, which are not set in a code font."""
 
@@ -224,7 +221,8 @@ def format_line(row: Row, bar: str = "", clock: str = "", *, name: float = MIN_N
     # a failure is read whole; other words that are too long for a window end in an ellipsis
     ellipsis = ";overflow:hidden;text-overflow:ellipsis"
     cut = ";white-space:normal" if row.is_failed else ellipsis * (len(row.asked) > SHORT)
-    # on a phone, the text is below the name, and both are beside the sign
+    # on a phone, the text is below the name, and both are beside the sign; signs differ in width
+    sign = format_sign(row, "" if clock else ";display:inline-block;width:1em")
     styles = (
         f"display:inline-flex;flex-wrap:wrap;width:calc(100% - 3.5em);gap:0 {GAP}"
         ";white-space:nowrap",
@@ -237,8 +235,7 @@ def format_line(row: Row, bar: str = "", clock: str = "", *, name: float = MIN_N
     retry = f" · <span style=display:inline-block>retry <code>{safe(row.retry)}</code></span>"
     cost, title = safe(row.cost) + clock, f" title={row.place}" * bool(row.place)
     return (
-        f"{format_sign(row, '' if clock else SIGN)} <span{line}>"
-        f"<b{title}{who}>{safe(row.who)}{number * bool(row.number)}</b> "
+        f"{sign} <span{line}><b{title}{who}>{safe(row.who)}{number * bool(row.number)}</b> "
         f"<bdi{asked}>{safe(row.asked)}{retry * bool(row.retry)}{_format_states(row.states)}</bdi>"
         f"{f' <small{edge}>{cost}</small>' * bool(cost)}{bar}</span>"
     )

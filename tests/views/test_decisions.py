@@ -14,7 +14,7 @@ import pytest
 import axe_nb
 from axe_nb import Agent, RunResult, call, script
 from axe_nb.agents.agent_tables import SubAgentsConfig
-from axe_nb.engine.person import ApprovalRequest, Choice, Decision, Question
+from axe_nb.engine.person import ApprovalRequest, Decision, Question
 from axe_nb.events import PersonAsked
 from axe_nb.secrets import remember
 from axe_nb.session.overrides import Overrides
@@ -64,32 +64,29 @@ def test_a_denied_call_is_visible_in_its_row_and_in_the_line_of_the_root() -> No
     assert "denied" not in as_text(run(Person(Decision("yes"))))
 
 
+DENIED = "1 sub-agent · 1 tool call (1 denied)"
+
+
 @pytest.mark.req("D-56")
-@pytest.mark.parametrize("ask", ["deny", "person"])
-def test_the_denial_of_a_child_is_visible_in_the_line_of_the_root(ask: Any) -> None:
+@pytest.mark.parametrize(
+    ("ask", "decision", "told"),
+    [
+        ("deny", Decision("no"), DENIED),
+        ("person", Decision("no"), DENIED),
+        ("person", Decision("yes"), "✓ child · done · you allowed 1 call"),
+        ("person", Decision("edit", arguments={"line": "y"}), "✓ child · done · you edited 1 call"),
+    ],
+)
+def test_what_a_child_was_denied_or_allowed_is_told(ask: Any, decision: Any, told: str) -> None:
     child = agent("child", said(call("echo", line="x"), "done"), tools=("echo",))
     asks = said(call("call_agent", agent="child", task="go"), "done")
     config = SubAgentsConfig(ask=ask)
     lead = agent("lead", asks, sub_agents=("child",), sub_agents_config=config)
-    own, person = stage(lead, child).session, Person(Decision("no"))
+    own, person = stage(lead, child).session, Person(decision)
     tools = Overrides(tools=(ECHO,))
     result = asyncio.run(ask_session(own, lead, "go", tools, ask_person=person.ask_person))
     assert [q.run for q in person.questions] == (["0.1"] if ask == "person" else [])
-    assert "1 sub-agent · 1 tool call (1 denied)" in as_text(result)
-
-
-@pytest.mark.parametrize("choice", ["yes", "edit"])
-def test_the_row_of_a_sub_agent_says_what_a_person_decided(choice: Choice) -> None:
-    child = agent("child", said(call("echo", line="x"), "done"), tools=("echo",))
-    asks = said(call("call_agent", agent="child", task="go"), "done")
-    lead = agent(
-        "lead", asks, sub_agents=("child",), sub_agents_config=SubAgentsConfig(ask="person")
-    )
-    person = Person(Decision(choice, arguments={"line": "y"} if choice == "edit" else None))
-    own, tools = stage(lead, child).session, Overrides(tools=(ECHO,))
-    result = asyncio.run(ask_session(own, lead, "go", tools, ask_person=person.ask_person))
-    word = {"yes": "allowed", "edit": "edited"}[choice]
-    assert f"✓ child · done · you {word} 1 call" in as_text(result)
+    assert told in as_text(result)
 
 
 DIFF = "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-calm\n+storm"

@@ -311,7 +311,7 @@ class Tree {
     const names = ["0", name(span / 2), `${name(span)} ${unit}`];
     this.axis.replaceChildren(...names.map((text, at) => {
       const tick = Object.assign(document.createElement("small"), { textContent: text });
-      tick.style.left = `${50 * at}%`;
+      tick.style.cssText = `left: ${50 * at}%; transform: translateX(${-50 * at}%)`; // its end is the axis's
       return tick;
     }));
   }
