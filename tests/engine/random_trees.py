@@ -20,7 +20,6 @@ import time
 import traceback
 import warnings
 from concurrent.futures import CancelledError
-from pathlib import Path
 from typing import Any
 
 import axe_nb
@@ -34,6 +33,7 @@ from axe_nb.session.portal import portal
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import Session
 from tests.engine.in_process import check_events, check_history
+from tests.waiting import open_files
 
 
 @axe_nb.tool
@@ -187,11 +187,6 @@ def threads() -> set[str]:
     return {t.name for t in threading.enumerate()} - {"MainThread", "axe-nb-loop"}
 
 
-def files() -> int:
-    folder = Path("/proc/self/fd")
-    return len(list(folder.iterdir())) if folder.exists() else 0
-
-
 def wait_until_nothing_is_left() -> None:
     """Threads that were abandoned end by themselves, soon."""
     end = time.monotonic() + 5
@@ -209,7 +204,7 @@ def main(words: list[str] | None = None) -> int:
     os.environ["AXE_NB_HISTORY"] = "0"  # its thread lives as long as the process
     axe_nb.script("inner")(lambda request: "inner end")
     play(asked.seed)
-    before, runs, broken = files(), 0, []
+    before, runs, broken = open_files(), 0, []
     for seed in range(asked.seed, asked.seed + asked.trees):
         try:
             _, result = play(seed)
@@ -218,8 +213,8 @@ def main(words: list[str] | None = None) -> int:
             continue
         runs += len(list(result.walk()))
     gc.collect()
-    if files() != before:
-        broken.append(f"{files() - before} files left open")
+    if open_files() != before:
+        broken.append(f"{open_files() - before} files left open")
     print(f"{asked.trees} trees, {runs} runs, {len(broken)} broken promises")
     print(*broken, sep="\n")
     return 1 if broken else 0
