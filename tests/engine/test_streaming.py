@@ -1,19 +1,14 @@
 """Whether a model streams changes what is seen on the way, not what a run comes to (D-24)."""
 
 import asyncio
-from collections.abc import Iterator
-from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from axe_nb import Request
 from axe_nb.events import Event, RunFinished, TextDelta
-from axe_nb.messages import Delta
 from axe_nb.session.overrides import Overrides
 from axe_nb.session.session import Session
-from tests.engine.in_process import agent, ask_session
+from tests.engine.in_process import ask_session
 
 SCRIPT = """
 stream = true
@@ -73,17 +68,3 @@ def test_children_stream_as_their_root_unless_their_own_file_forbids_it(
     assert streaming(seen) == expected
     assert isinstance(seen[-1], RunFinished)
     assert seen[-1].result.warnings == ()
-
-
-def test_of_many_pieces_no_character_is_lost() -> None:
-    def writes(_: Request) -> Iterator[Any]:
-        yield from (Delta(f"{n} ", "reasoning") for n in range(10_000))
-        yield from (f"{n} " for n in range(20_000))
-
-    seen: list[Event] = []
-    one = agent("one", writes)
-    result = asyncio.run(ask_session(Session(), one, "go", None, seen.append))
-    deltas = [event for event in seen if isinstance(event, TextDelta)]
-    assert [kind for kind, _ in groupby(delta.kind for delta in deltas)] == ["reasoning", "text"]
-    assert "".join(delta.text for delta in deltas if delta.kind == "text") == result.text
-    assert result.text == "".join(f"{n} " for n in range(20_000))
