@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -165,28 +163,3 @@ def test_a_copy_has_only_the_servers_of_the_tools_that_it_is_given() -> None:
     _, child, other = result.walk()
     assert texts(child) == texts(result)[1:2], "the child has asked the same process"
     assert (child.error, other.error) == (None, None)
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="commands of the shell")
-def test_the_extra_is_named_where_the_package_is_missing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    code = """
-import sys
-sys.modules["mcp"] = None
-import axe_nb
-@axe_nb.script("a")
-def model(request):
-    return "x"
-try:
-    axe_nb.run(axe_nb.Agent("a", "script/a", mcp_servers={"t": {"url": "http://127.0.0.1:9"}}))
-except axe_nb.ConfigError as error:
-    print(*error.lines(), sep="\\n")
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, cwd=tmp_path
-    )
-    assert done.stdout.splitlines() == [
-        "MCP servers require the mcp package, version 2.3 or newer",
-        "pip install 'axe-nb[mcp]'",
-    ], done.stderr
