@@ -374,15 +374,12 @@ TOO_LONG = (
     "The decoder prompt (length 9000) is longer than the maximum model length of 4096.",
     "Input length (9000 tokens) exceeds the maximum allowed length (4096 tokens). Use a shorter "
     "input or enable --allow-auto-truncate.",
-    "The input (9000 tokens) is longer than the model's context length (4096 tokens).",
     "The prompt exceeds the model's maximum context.",
     "Invalid request: Your request exceeded model token limit: 131072",
     "Prompt exceeds max length",
     "context shift is disabled",
     "Trying to keep the first 5000 tokens when context the overflows.",
     "Range of input length should be [1, 30720]",
-    "'max_tokens' or 'max_completion_tokens' is too large: 5000. This model's maximum context "
-    "length is 4096 tokens and your request has 10 input tokens (5000 > 4096 - 10).",
     "input length and `max_tokens` exceed context limit: 198000 + 8192 > 200000, decrease input "
     "length or `max_tokens` and try again",
     "Please reduce the length of the messages or completion.",
