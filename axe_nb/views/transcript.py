@@ -396,11 +396,13 @@ class Transcript:
             case PersonAsked() | PersonAnswered():
                 about = self._calls.get((node.id, event.call_id)) if event.call_id else turn
                 if about:
-                    about.asks = event if isinstance(event, PersonAsked) else None
-                    if about.asks:
+                    if isinstance(event, PersonAsked):
+                        about.asks = event
                         about.pauses.append(Pause(now, for_person=True))
                     elif about.pauses:
                         about.pauses[-1].ended = now
+                    if isinstance(event, PersonAnswered) and event.choice != "stop":
+                        about.asks = None  # after a stop, the call counts as not run
                     return self.whole, node, about
             case RunFinished(result=result):
                 node.result = show_run(result, self._clean)
@@ -493,6 +495,7 @@ class Transcript:
                     call.take(self._show_result(result))
                 else:
                     call.state = "cancelled" if has_begun and not call.asks else "not run"
+                call.asks = None
                 call.times.ended = now if has_begun else None
                 yield call
 

@@ -220,6 +220,13 @@ def rows(transcript: Transcript) -> list[str]:
     return made
 
 
+def test_a_call_at_whose_question_the_run_was_stopped_did_not_run() -> None:
+    made, transcript = chain(), Transcript()
+    made.emit = lambda event: transcript.apply(event, 0.0)
+    made.play(step=Decider(call1=lambda step: "stop"))
+    assert rows(transcript)[1:] == ["middle · work · not run"]
+
+
 def test_the_tree_says_who_waits_for_the_person_and_no_longer_once_it_is_decided() -> None:
     made, waiting, transcript = chain(), {}, Transcript()
 
