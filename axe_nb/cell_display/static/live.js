@@ -12,11 +12,7 @@ const PATIENCE = 3; // seconds after a click on Stop until the button says what 
 const MANY = 20; // number of rows above which chips and a search box are shown
 const LOST = new Set(["restarting", "autorestarting", "terminating", "dead", "unknown"]);
 // The prompts of session/prompts.py after a letter, and the form that answers them.
-const FORMS = {
-  "arguments, as JSON: ": ".axe-nb-edit",
-  "result of the call: ": ".axe-nb-reply",
-  "reply, as text or JSON: ": ".axe-nb-reply",
-};
+const FORMS = { "arguments, as JSON: ": "edit", "result of the call: ": "reply", "reply, as text or JSON: ": "reply" };
 const TROUBLES = {
   lost: "The kernel is gone. This is the run as of TIME; %axe history has what was answered by then",
   quiet: "No updates since TIME: the kernel is busy or unreachable",
@@ -732,18 +728,17 @@ class Question {
     const wasOurs = this.wasOurs;
     const isOpen = Boolean(this.find());
     const asks = Object.keys(FORMS).find((prompt) => this.wasOurs && this.open[1].endsWith(prompt));
-    // the browser has scrolled to the input, away from what is asked
+    // the browser has scrolled to the input, away from what is asked; the buttons matter most
     if (isOpen && !wasOurs) this.show();
     for (const each of this.box.querySelectorAll("button, input")) each.disabled = !isOpen && !asks;
     if (FORMS[asks] === this.form) return;
     this.form = FORMS[asks];
     const [answers, ...forms] = this.box.querySelectorAll(":scope > div > .axe-nb-answers, form");
     answers.hidden = Boolean(asks);
-    for (const each of forms) each.hidden = !asks || !each.matches(this.form);
+    for (const each of forms) each.hidden = !asks || !each.matches(`.axe-nb-${this.form}`);
     this.box.querySelector("form:not([hidden])")?.elements[0].focus();
   }
 
-  // The buttons matter most.
   show() {
     const parts = [this.row, this.box.querySelector("form:not([hidden]), .axe-nb-answers:not([hidden])")];
     for (const part of parts) part?.scrollIntoView({ block: "nearest" });
