@@ -25,7 +25,7 @@ from axe_nb.agents.names import parse_model
 from axe_nb.agents.prompt import all_warnings, brief, fill_in
 from axe_nb.agents.provider_table import PROVIDERS, ProviderInfo
 from axe_nb.agents.user_config import Config, config_path, format_path
-from axe_nb.engine.plan import make_server, provider_for
+from axe_nb.engine.plan import Needed, make_server, provider_for
 from axe_nb.engine.toolbox import find_tools
 from axe_nb.errors import AxeError, ConfigError, ProviderError
 from axe_nb.mcp_servers.servers import Servers
@@ -289,9 +289,13 @@ class Problem:
 
 
 def problems(
-    agent: Agent, find: Callable[[str], Agent], config: Config, scripts: tuple[Path, ...] = ()
-) -> list[Problem]:
-    """Returns an agent's problems, those of its TOML first; `scripts` are folders with scripts."""
+    agent: Agent, find: Callable[[str], Agent], config: Config, scripts: tuple[Path, ...] = (),
+    needs: Needed = "key",
+) -> list[Problem]:  # fmt: skip
+    """Returns an agent's problems, those of its TOML first.
+
+    `scripts` are folders with scripts, and `needs` are the settings that the model requires.
+    """
     found: list[Problem] = []
 
     def check(
@@ -306,7 +310,7 @@ def problems(
     check("model", "", True, parse_model, agent.model)
     if provider.strip() and name.strip():
         is_unknown = provider not in config.known
-        check("model", "", is_unknown, provider_for(config, scripts), provider, name)
+        check("model", "", is_unknown, provider_for(config, scripts, needs=needs), provider, name)
     check("system_prompt", "", False, fill_in, agent)
     bare = replace(agent, vars={}, tools=(), permissions={}, files=(), skill="", workdir="")
     for tool in agent.tools:

@@ -23,6 +23,7 @@ from axe_nb.commands.option_table import AGENT_CELL
 from axe_nb.commands.parser import parse
 from axe_nb.conversion.interpolation import LEFT_OUT
 from axe_nb.conversion.toml_tables import Source, parse_toml
+from axe_nb.engine.plan import Needed
 from axe_nb.errors import ConfigError
 from axe_nb.notebook.option_line import find_cell_source, read_words
 from axe_nb.session.session import session
@@ -42,7 +43,9 @@ def define(shell: InteractiveShell, line: str, cell: str, names: Mapping[str, An
     body, magic_line = find_cell_source(shell, "axe_agent", cell)
     agent, source = _parse_agent(name, body, magic_line)
     notes, find = [], partial(session.find, agents_dir=agents_dir)
-    for problem in problems(agent, find, Config.load()):
+    # where a cassette replays the answers, the settings of the model's server may be missing
+    needs: Needed = "nothing" if session.open_cassette() else "key"
+    for problem in problems(agent, find, Config.load(), needs=needs):
         error = problem.error
         if isinstance(error, UnknownVariable):
             where = find_line(source, error.variable)

@@ -19,6 +19,7 @@ import pytest
 
 import axe_nb
 from axe_nb import script, script_server
+from axe_nb.agents.user_config import config_path
 from axe_nb.cli import main
 from axe_nb.testing import check
 from axe_nb.testing.check import find_problems, normalize
@@ -29,6 +30,8 @@ model = "openai/guide"
 system_prompt = "You know towns."
 """
 
+MINE = '[providers.mine]\nprotocol = "openai"\napi_key = "k"\nbase_url = "{}/v1"'
+
 CELLS = [
     "%load_ext axe_nb",
     "%%axe guide -o rome\nAbout Rome",
@@ -37,6 +40,8 @@ CELLS = [
     "# NBVAL_IGNORE_OUTPUT\nimport socket\ntry:\n"
     "    socket.socket(type=socket.SOCK_DGRAM).connect(('192.0.2.1', 9))  # sends nothing\n"
     "except OSError as error:\n    print(error)",
+    '%%axe_agent local\nmodel = "mine/guide"',
+    "%%axe local\nAbout Riga",
 ]
 
 
@@ -61,16 +66,20 @@ def lesson(project: Path) -> Path:
 def test_a_frozen_notebook_is_its_own_test(
     lesson: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    settings = config_path()
+    settings.parent.mkdir(parents=True, exist_ok=True)
     with script_server("openai") as server:
+        settings.write_text(MINE.format(server.base_url), "utf-8")
         code = main(["freeze", "lesson.ipynb"])
-        assert (code, len(server.requests)) == (0, 2)
+        assert (code, len(server.requests)) == (0, 3)
+    settings.unlink()  # as on a machine that only replays
     assert capsys.readouterr().out.splitlines() == [
-        "lesson.ipynb: frozen; exchanges in lesson.axe: 2 recorded, 0 replayed; "
+        "lesson.ipynb: frozen; exchanges in lesson.axe: 3 recorded, 0 replayed; "
         "Jupyter replays them after %axe cassette lesson.axe in the first cell",
         "two more runs without network access gave the same outputs",
     ]
     book = nbformat.read(lesson, as_version=4)
-    assert [cell.execution_count for cell in book.cells] == [1, 2, 3, 4, 5]
+    assert [cell.execution_count for cell in book.cells] == [1, 2, 3, 4, 5, 6, 7]
     assert book.cells[2].outputs[0].text == "About Rome: fine\n"
     assert book.cells[4].outputs[0].text.startswith("network access is blocked")
     check_under_pytest(lesson.parent)
@@ -88,7 +97,7 @@ def check_under_pytest(folder: Path) -> None:
     nbval = ["-pnbval", "-pxdist", "-n2", "--dist=loadfile", "--nbval", "lesson.ipynb"]
     nbmake = ["-pnbmake.pytest_plugin", "--nbmake", "lesson.ipynb", "stale/lesson.ipynb"]
     told = "has no answer for agent guide at 0/1: its system prompt changed: "
-    for words, *ends in ((nbval, "5 passed"), (nbmake, "1 failed, 1 passed", told)):
+    for words, *ends in ((nbval, "7 passed"), (nbmake, "1 failed, 1 passed", told)):
         done = subprocess.run(
             [sys.executable, "-m", "pytest", *own, *words],
             env=os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
