@@ -65,16 +65,6 @@ def test_a_fork_asks_only_what_depends_on_its_change(protocol: Protocol, case: s
 
 
 @every_protocol
-@pytest.mark.parametrize("place", ["0/1", "0/2", "0/3", "0.2/1", "0.3/2"])
-@pytest.mark.req("D-66", "D-32")
-def test_a_turn_asked_anew_has_the_body_that_it_had(protocol: Protocol, place: str) -> None:
-    with counted_tree(protocol) as (run, counted):
-        run.fork(place, display=False)
-        assert counted.server
-        assert counted.server.requests[0] == run.request(place).body
-
-
-@every_protocol
 @pytest.mark.req("D-66")
 def test_results_are_exchanged_and_the_turn_that_asked_for_them_stays(protocol: Protocol) -> None:
     with counted_tree(protocol) as (run, counted):
@@ -118,7 +108,7 @@ def test_a_run_that_streamed_is_forked_with_its_reasoning(protocol: Protocol) ->
     with counted_tree(protocol) as (_, counted):
         run = run_and_wait(watch(RunRequest(agent="lead", prompt="Compare")))
         counted.clear()
-        for place in ("0/2", "0/3", "0.2/2"):
+        for place in ("0/1", "0/2", "0/3", "0.2/1", "0.2/2"):
             point = make_point(run, place)
             fork = run_and_wait(watch(RunRequest(agent=None, fork=point)))
             assert counted.server
