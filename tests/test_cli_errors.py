@@ -30,21 +30,14 @@ def run(project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
     return run
 
 
-GOOD = 'name = "a"\nmodel = "script/a"\n'
 AGENTS = {
     "no TOML": ("name = a", [
         'failed to parse agent config "a": Invalid value (at line 1, column 8)',
         "in axe/agents/a.toml", TOML_HINT]),
-    "an unknown key": (GOOD + "subagents = []", ['unknown key "subagents" (line 3)',
-                                                  "in axe/agents/a.toml",
-                                                  'did you mean "sub_agents"?']),
     "no name": ('model = "script/a"', ["agent config missing required field: name",
                                        "in axe/agents/a.toml", 'add name = "…"']),
     "no model": ('name = "a"', ["agent config missing required field: model",
                                 "in axe/agents/a.toml", 'add model = "…"']),
-    "too deep": (GOOD + "[sub_agents_config]\nmax_depth = 6",
-                 ["sub_agents_config.max_depth cannot exceed 5",
-                  "in axe/agents/a.toml, line 4"]),
     "no UTF-8": (b"\xff", ['failed to read agent config "a": not UTF-8 (at line 1)',
                            "in axe/agents/a.toml"]),
 }  # fmt: skip
