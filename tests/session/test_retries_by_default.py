@@ -55,16 +55,10 @@ def count_attempts(failing: Failing, agent: Any = None, **options: Any) -> int:
 
 
 ERRORS: list[tuple[bool, dict[str, Any]]] = [
-    *((True, {"category": "bad_request", "status": status, "retryable": True})
-      for status in (408, 409, 425)),
+    (True, {"category": "bad_request", "status": 409, "retryable": True}),
     (True, {"category": "rate_limit", "status": 429}),
-    (True, {"category": "server", "status": 500}),
-    (True, {"category": "overloaded", "status": 529}),
     (True, {"category": "server"}),
-    (True, {"category": "timeout"}),
     (False, {"category": "bad_request", "status": 400}),
-    (False, {"category": "auth", "status": 401}),
-    (False, {"category": "refusal"}),
     (False, {"category": "rate_limit", "status": 429, "retryable": False}),
 ]  # fmt: skip
 """(True if it passes, the error)."""
