@@ -249,6 +249,6 @@ def test_a_no_ends_the_run_and_is_not_asked_again_in_its_tree(project: Path) -> 
     root = lead(ask("spender"), ask("spender"), parallel=False)
     result, own, asked = run_within(root, Decision("no"))
     assert result.status == "error"
-    assert "the budget of this session ($0.010) would be exceeded" in str(result.error)
+    assert "the budget of this notebook ($0.010) would be exceeded" in str(result.error)
     assert len(asked) == 1
     assert own.budget.spent <= 0.01

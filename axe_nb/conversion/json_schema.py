@@ -174,7 +174,7 @@ def fields(
         if value is not None or parameter.shape.accepts(None):
             values[name] = parameter.shape.take(value, f"{at}{name}", mistakes, kindly)
         elif parameter.required:
-            note(mistakes, f'"{at}{name}" is missing; it must be {parameter.shape.wanted}')
+            note(mistakes, f'"{at}{name}" is missing ({parameter.shape.wanted})')
     return values
 
 

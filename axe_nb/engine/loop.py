@@ -295,6 +295,8 @@ class Run:
             data, mistakes = await self._read_answer(output)
         if mistakes:
             reason = one_line(mistakes.replace("\n", "; "), 1000)
+            if output.is_wrapped:  # the value alone is the data of the result
+                reason = reason.replace("data.value", "data")
             raise RunError(
                 f"the answer does not match its schema ({when}): {reason}",
                 exit_code=1,

@@ -249,7 +249,7 @@ class RunScope:
             so_far = f"{format_dollars(budget.spent)} spent"
             so_far += f" and {format_dollars(budget.held)} in progress" if budget.held else ""
             why = (
-                f"the budget of this session ({format_dollars(budget.amount)}) would be exceeded: "
+                f"the budget of this notebook ({format_dollars(budget.amount)}) would be exceeded: "
                 f"{so_far}, this request about {format_dollars(dollars)} or more"
             )
             missing = max(0.0, budget.spent + budget.held + dollars - budget.amount)

@@ -289,6 +289,8 @@ class Recorder:
 
         if isinstance(event, RunStarted) and self.row is None:
             prompt = clean.text(event.task).strip().partition("\n")[0]
+            if event.origin:
+                prompt = f"fork of {event.origin}: {prompt}"
             self.row = Row(
                 started=self._began, agent=clean.text(event.agent), model=clean.text(event.model),
                 prompt=one_line(prompt, 200), folder=clean.text(self._folder),

@@ -34,8 +34,8 @@ def check_sending() -> None:
     if (mode := os.environ.get(MODE, "")) and check_mode(mode) == "replay":
         raise ConfigError(
             f"no cassette is in use, and {MODE}=replay allows no requests to models",
-            hint='open one with %axe cassette PATH or axe_nb.cassette("PATH"), or name it in '
-            "AXE_CASSETTE",
+            hint="record a notebook with axe-nb freeze, or open a cassette with %axe cassette "
+            'PATH, axe_nb.cassette("PATH") or AXE_CASSETTE',
         )
 
 

@@ -137,15 +137,17 @@ def freeze_notebook(path: Path, timeout: float | None, write: Callable[[str], No
     if varying:
         return False
     write_notebook(path, normalize(book, first.book, second.book))
-    recording = "it calls no model"
+    recording, replay = "it calls no model", ""
     if recorded.cassette is not None:
         cassette, hits, added, removed = recorded.cassette
         unused = f", {removed:,} no longer used and removed" if removed else ""
         recording = f"exchanges in {cassette}: {added:,} recorded, {hits:,} replayed{unused}"
         if not any("%axe cassette" in cell.source for cell in book.cells):
-            recording += f"; Jupyter replays them after %axe cassette {cassette} in the first cell"
+            replay = f"to replay them in Jupyter, add to its first cell: %axe cassette {cassette}"
     write(f"{display_path(path)}: frozen; {recording}")
     write("two more runs without network access gave the same outputs")
+    if replay:
+        write(replay)
     return True
 
 

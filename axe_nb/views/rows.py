@@ -277,6 +277,9 @@ def asked_of(call: CallNode) -> str:
     if call.result and call.result.is_error:
         given = cut_line(task or tell_arguments(arguments)[0], GIVEN)
         cause = call.result.content.strip().partition("\n")[0]
+        if cause.startswith("Error: wrong arguments"):  # a name may be the mistake
+            named = (f"{name}={one_line(str(value), GIVEN)}" for name, value in arguments.items())
+            given = cut_line(" ".join(named), GIVEN)
         return cut_line(f"{given} → {cause}" if given else cause)
     edited = "(edited by you) " if call.is_edited else ""
     return cut_line(task or edited + (call.call.raw or tell_arguments(arguments)[0]))

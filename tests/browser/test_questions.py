@@ -81,7 +81,7 @@ def test_a_button_answers_its_question_and_the_decision_stays_in_the_row(lab: La
 def test_the_budget_is_raised_by_a_button_in_the_row_that_waits_for_it(lab: Lab) -> None:
     start(lab, BUDGET)
     question = lab.page.locator(".axe-nb-question:visible")
-    expect(question).to_contain_text("the budget of this session ($0.050) would be exceeded")
+    expect(question).to_contain_text("the budget of this notebook ($0.050) would be exceeded")
     expect(lab.page.locator(f"{row(lab, 'spender')} > summary").first).to_contain_text(
         "asks you: may this session spend up to $0.10?"
     )

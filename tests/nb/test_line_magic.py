@@ -230,7 +230,7 @@ def test_usage_and_budget_say_what_was_spent(cells: Kernel) -> None:
     )
     assert text(cells.run("%axe budget 0.0025")) == "$0.0021 spent of $0.0025, $0.00036 left\n"
     *_, passed = cells.run("%%axe echo\n" + "long " * 1000)
-    assert "the budget of this session ($0.0025) would be exceeded" in passed["evalue"]
+    assert "the budget of this notebook ($0.0025) would be exceeded" in passed["evalue"]
     assert "raise it with %axe budget" in passed["evalue"]
     [wrong] = cells.run("%axe budget much")
     assert "takes US dollars, as in 0.40" in wrong["evalue"]

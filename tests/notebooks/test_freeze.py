@@ -74,9 +74,9 @@ def test_a_frozen_notebook_is_its_own_test(
         assert (code, len(server.requests)) == (0, 3)
     settings.unlink()  # as on a machine that only replays
     assert capsys.readouterr().out.splitlines() == [
-        "lesson.ipynb: frozen; exchanges in lesson.axe: 3 recorded, 0 replayed; "
-        "Jupyter replays them after %axe cassette lesson.axe in the first cell",
+        "lesson.ipynb: frozen; exchanges in lesson.axe: 3 recorded, 0 replayed",
         "two more runs without network access gave the same outputs",
+        "to replay them in Jupyter, add to its first cell: %axe cassette lesson.axe",
     ]
     book = nbformat.read(lesson, as_version=4)
     assert [cell.execution_count for cell in book.cells] == [1, 2, 3, 4, 5, 6, 7]

@@ -74,8 +74,8 @@ def test_replay_mode_sends_nothing(project: Path, monkeypatch: pytest.MonkeyPatc
                 refused()
             assert raised.value.lines() == [
                 "no cassette is in use, and AXE_CASSETTE_MODE=replay allows no requests to models",
-                'open one with %axe cassette PATH or axe_nb.cassette("PATH"), or name it in '
-                "AXE_CASSETTE",
+                "record a notebook with axe-nb freeze, or open a cassette with %axe cassette "
+                'PATH, axe_nb.cassette("PATH") or AXE_CASSETTE',
             ]
         with axe_nb.cassette("own.axe"):
             assert ask() == "hello"

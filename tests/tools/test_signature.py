@@ -184,10 +184,10 @@ def test_every_mistake_is_told_at_once_and_says_what_to_mend() -> None:
     text = mistakes(given_, city=str, days=int, points=list[Point])
     assert text == (
         'wrong arguments: unexpected "cty" (did you mean "city"?); '
-        '"city" is missing; it must be a string; '
+        '"city" is missing (a string); '
         '"days" must be an integer, not "three"; '
         'unexpected "points[1].z" (expected "x", "y"); '
-        '"points[1].x" is missing; it must be a number. '
+        '"points[1].x" is missing (a number). '
         "Correct all of them and call again"
     )
 
@@ -243,7 +243,7 @@ def test_null_is_absent_where_null_is_no_value() -> None:
 
     known = PythonFunction(function, "f").parameters
     assert check({"a": "x", "b": None, "c": None}, known) == {"a": "x", "c": None}
-    with pytest.raises(ToolError, match='"a" is missing; it must be a string'):
+    with pytest.raises(ToolError, match=r'"a" is missing \(a string\)'):
         check({"a": None}, known)
 
 
