@@ -64,10 +64,10 @@ MAX_LISTED, TITLE = 10, 100
 THOUGHT, THINKS = "thought", "thinks"
 """Labels of finished and unfinished reasoning, which HTML folds."""
 
-MINOR = frozenset({"said", "arguments", "result", THOUGHT, "fork"})
+MINOR = frozenset({"said", "arguments", "result", THOUGHT, "fork", "see also"})
 """Labels of minor texts. In a long run, plain text omits them, and HTML shows only short ones."""
 
-UNSAID = frozenset({THOUGHT, "fork"})
+UNSAID = frozenset({THOUGHT, "fork", "see also"})
 """Labels of texts that plain text omits, except in an export."""
 
 FIRST = ("answer", "text so far", "error", "result")
@@ -232,6 +232,11 @@ class Outline:
             found, turn = self._collect_call(call), call.turn
             turn = turn if turn.is_hidden and call is [*turn.server_calls, *turn.calls][0] else None
         is_root = node is self.root and any(True for _ in node.below())
+        if is_root and (name := self.name).isidentifier() and self.root.result:
+            commands = (
+                f'%axe time {name} · %axe replay {name} · axe_nb.export({name}, "{name}.html")'
+            )
+            found[1].append(Block("see also", commands))
         has_room = not self.is_long and not is_root and self.name.isidentifier()
         if turn and has_room and not self.make_row(thing).is_failed:
             found[1].append(Block("fork", self.name_place(f"{turn.run.id}/{turn.number}")))
