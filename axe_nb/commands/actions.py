@@ -47,7 +47,7 @@ def make_output(command: str, chosen: argparse.Namespace) -> str | Listing | His
         return "\n".join(filter(None, [*format_agent(agent), may, *warnings]))
     check_agents_dir(chosen.agents_dir)
     files = list_agents(chosen.agents_dir)
-    rows = []
+    rows = list[tuple[str, ...]]()
     for name in sorted({*session.agents, *files}):
         try:
             agent = session.find(name, chosen.agents_dir)
@@ -61,6 +61,9 @@ def make_output(command: str, chosen: argparse.Namespace) -> str | Listing | His
         rows.append((name, *told, home))
     if not rows:
         return f"no agents found; {creation_step('NAME')}"
+    if not any(row[2] for row in rows):
+        rows = [(name, model, home) for name, model, _, home in rows]
+        return Listing(head=("agent", "model", "file in"), rows=rows)
     return Listing(head=("agent", "model", "description", "file in"), rows=rows, wide=2)
 
 

@@ -161,8 +161,9 @@ class Tally:
         if rate := elapsed > 0 and (self.done - self.from_file) / elapsed:
             parts.append(f"{rate:.1f}/s" if rate >= 1 else f"{60 * rate:.1f}/min")
             if self.total is not None:
-                left = timedelta(seconds=round(min(max(self.total - self.done, 0) / rate, 1e9)))
-                parts.append(f"about {left} left")
+                left = round(min(max(self.total - self.done, 0) / rate, 1e9))
+                told = f"{left} s" if left < 100 else str(timedelta(seconds=left))
+                parts.append(f"about {told} left")
         return " · ".join(parts)
 
 

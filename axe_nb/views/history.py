@@ -65,7 +65,7 @@ class HistoryRow:
             str(self.id), f"{self.when:%Y-%m-%d %H:%M}", self.agent or NO_AGENT, self.model,
             one_line(self.prompt, 60), self.status, f"{self.runs:,}", f"{self.turns:,}",
             f"{self.tokens:,}", format_dollars(self.cost) if self.cost else "",
-            format_seconds(self.seconds), Path(self.folder).name,
+            format_seconds(round(self.seconds, 1)), Path(self.folder).name,
         )  # fmt: skip
 
 

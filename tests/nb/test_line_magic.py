@@ -35,7 +35,7 @@ def cells(kernel: Kernel, project: Path) -> Kernel:
     return kernel
 
 
-def test_list_says_what_can_be_run_and_what_is_wrong(cells: Kernel) -> None:
+def test_list_says_what_can_be_run_and_what_is_wrong(project: Path, cells: Kernel) -> None:
     cells.run('%%axe_agent echo\nmodel = "script/echo"')
     assert [line.split() for line in text(cells.run("%axe list")).splitlines()] == [
         ["agent", "model", "description", "file", "in"],
@@ -45,6 +45,8 @@ def test_list_says_what_can_be_run_and_what_is_wrong(cells: Kernel) -> None:
         ["slow", "script/slow", "axe/agents"],
         ["wrong", "✗", "unknown", "key", '"modle"', "(line", "2)", "axe/agents"],
     ]
+    (project / "axe/agents/wrong.toml").unlink()
+    assert text(cells.run("%axe list")).split()[:4] == ["agent", "model", "file", "in"]
 
 
 @pytest.mark.req("A-5.7")
