@@ -241,10 +241,10 @@ async def _read_text(response: httpx.Response, url: str) -> str:
         raise ToolError(
             f"{url} is {one_line(kind, 100)}, and only text can be fetched. Try another page"
         )
-    body, coding = b"", response.headers.get("content-encoding", "identity").lower()
+    body, coding = b"", response.headers.get("content-encoding", "").lower()
     try:
         # one coding at most: of nested ones, a few bytes could become gigabytes
-        if coding not in ("identity", "gzip", "deflate"):
+        if coding not in ("", "identity", "gzip", "deflate"):
             raise httpx.DecodingError(f"unsupported compression {one_line(coding, 40)}")
         async for piece in response.aiter_bytes():
             body += piece

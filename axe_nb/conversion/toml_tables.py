@@ -39,7 +39,7 @@ def line_of(text: str, path: tuple[str, ...], entry: str = "", number: int = 0) 
     of tables, `number` is the number of the table, from 1; 0 means any table.
     """
     table: tuple[str, ...] = ()
-    tables = failures = 0
+    tables = read_again = 0
     line, statement = 1, ""
     for last, more in enumerate(text.split("\n"), 1):
         opened = _OPENED.match(statement)  # the statement began in an earlier line
@@ -49,8 +49,8 @@ def line_of(text: str, path: tuple[str, ...], entry: str = "", number: int = 0) 
         try:
             parsed = tomllib.loads(statement)
         except (ValueError, RecursionError):  # the statement goes on in the next line
-            failures += 1
-            if failures > 1000:  # a list of thousands of lists, made to take time
+            read_again += len(statement)
+            if read_again > 1_000_000:  # a list of many lists, made to take time
                 return None
             continue
         if statement.lstrip().startswith("["):

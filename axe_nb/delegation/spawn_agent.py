@@ -162,7 +162,7 @@ def job(
             "token_estimate": result.usage.total or size // 4,
             "max_tool_calls": limits.tool_calls,
             "max_tokens": limits.tokens,
-            "timeout_ms": seconds and round(seconds * 1000),
+            "timeout_ms": seconds and f"{seconds * 1000:.0f}",
         }
         return {name: str(value) for name, value in notes.items() if value is not None}
 

@@ -55,7 +55,7 @@ _MASKED = re.compile(rf'"([^"]*(encrypted|signature)[^"]*|data)":"[^"]*{re.escap
 MAX_REPLY = 64 * 1024 * 1024
 """Maximum size of a reply in bytes; large, because a stream is mostly JSON around short texts."""
 
-CODINGS = ("identity", "gzip", "deflate")
+CODINGS = ("", "identity", "gzip", "deflate")
 """Supported values of `Content-Encoding`; with nested ones, a few bytes could become gigabytes."""
 
 MOST_IN_FLIGHT = 4096
@@ -217,7 +217,7 @@ async def _receive(server: Server, response: httpx.Response) -> AsyncGenerator[b
     import httpx
 
     size = number = 0
-    coding = response.headers.get("content-encoding", "identity").lower()
+    coding = response.headers.get("content-encoding", "").lower()
     try:
         if coding not in CODINGS:
             raise httpx.DecodingError(f"unsupported compression {one_line(coding, 40)}")

@@ -249,7 +249,7 @@ def test_a_page_too_large_is_refused_while_it_is_read(site: Site) -> None:
             handler.wfile.write(b"x" * 65536)
 
     site.pages["/endless"] = (200, TEXT, endless)
-    site.pages["/limit"] = (200, TEXT, b"x" * 2_097_152)
+    site.pages["/limit"] = (200, {**TEXT, "Content-Encoding": ""}, b"x" * 2_097_152)
     assert site.failure("/endless") == (
         f"{site.url}/endless is too large: more than 2097152 bytes. Try a smaller page"
     )

@@ -53,16 +53,16 @@ def test_its_tools_can_be_narrowed_to_some_of_the_callers() -> None:
 
 
 @pytest.mark.req("O-8", "D-18")
-def test_limits_that_are_given_stand_and_the_rest_is_the_budget() -> None:
+@pytest.mark.parametrize(("seconds", "told"), [(0.5, "500"), (float("inf"), "inf")])
+def test_limits_that_are_given_stand_and_the_rest_is_the_budget(seconds: float, told: str) -> None:
     async def use(ctx: ToolContext) -> str:
-        result = await ctx.delegate("look", limits={"tool_calls": 200, "seconds": 0.5})
+        result = await ctx.delegate("look", limits={"tool_calls": 200, "seconds": seconds})
         return str(dict(result.metadata))
 
     config = SubAgentsConfig(budget=ChildBudget(max_tokens=4000))
-    result = run(use, sub_agents_config=config)
-    notes = result.children[0].metadata
+    notes = run(use, sub_agents_config=config).children[0].metadata
     caps = (notes["max_tool_calls"], notes["max_tokens"], notes["timeout_ms"])
-    assert caps == ("200", "4000", "500")
+    assert caps == ("200", "4000", told)
 
 
 @pytest.mark.req("D-1", "D-4")

@@ -172,8 +172,8 @@ def test_an_error_keeps_its_status_whatever_its_body_is_compressed_by() -> None:
 @pytest.mark.req("B-5")
 def test_a_compressed_reply_is_read_but_no_bomb() -> None:
     hello = json.dumps(HELLO["body"]).encode()
-    for coding, packed in (("gzip", gzip.compress(hello)), ("deflate", zlib.compress(hello))):
-        with raw_server(always(reply(packed, f"Content-Encoding: {coding}"))) as server:
+    for coding, pack in (("", bytes), ("gzip", gzip.compress), ("deflate", zlib.compress)):
+        with raw_server(always(reply(pack(hello), f"Content-Encoding: {coding}"))) as server:
             assert OPENAI.send(server.url).content == "hello"
     packer = zlib.compressobj(level=1, wbits=zlib.MAX_WBITS | 16)
     bomb = b"".join(packer.compress(bytes(1_000_000)) for _ in range(300)) + packer.flush()
