@@ -221,14 +221,15 @@ async def _receive(server: Server, response: httpx.Response) -> AsyncGenerator[b
     try:
         if coding not in CODINGS:
             raise httpx.DecodingError(f"unsupported compression {one_line(coding, 40)}")
-        async for piece in response.aiter_bytes():
-            size += len(piece)
-            number += 1
-            if number % 50 == 0:  # lets other tasks run: many pieces may arrive at once
-                await asyncio.sleep(0)
+        async for unpacked in response.aiter_bytes():
+            size += len(unpacked)
             if size > MAX_REPLY:
                 raise ProviderError("server", f"the reply exceeds {MAX_REPLY >> 20} MiB")
-            yield piece
+            for start in range(0, len(unpacked), 1 << 16):  # it may be a thousand times as large
+                number += 1
+                if start or number % 50 == 0:  # other tasks run: many pieces may arrive at once
+                    await asyncio.sleep(0)
+                yield unpacked[start : start + (1 << 16)]
     except Exception as error:
         if isinstance(error, httpx.DecodingError) and not response.is_success:
             return  # the status alone says what is wrong

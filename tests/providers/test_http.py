@@ -8,9 +8,11 @@ import json
 import logging
 import pickle
 import threading
+import time
 import traceback
 import zlib
 from collections.abc import Iterator
+from itertools import pairwise
 
 import pytest
 
@@ -179,3 +181,23 @@ def test_a_compressed_reply_is_read_but_no_bomb() -> None:
     bomb = b"".join(packer.compress(bytes(1_000_000)) for _ in range(300)) + packer.flush()
     assert find_error(bomb, "gzip").detail == "the reply exceeds 64 MiB"
     assert find_error(gzip.compress(bomb), "gzip, gzip").detail.endswith("compression gzip, gzip")
+
+
+@pytest.mark.req("B-5")
+def test_a_compressed_flood_lets_other_tasks_run() -> None:
+    """A few kB on the wire are 600 kB of events, which arrive as one piece."""
+    flood = gzip.compress(b"data: {}\n\n" * 60_000)
+    head = ("Content-Encoding: gzip", "Content-Type: text/event-stream")
+
+    async def find_longest(url: str) -> float:
+        """The longest time for which other tasks had to wait, as a share of the whole."""
+        asking = asyncio.create_task(OpenAI(url, KEY).send(ask(), lambda delta: None))
+        times = [time.monotonic()]
+        while not asking.done():
+            await asyncio.sleep(0)
+            times.append(time.monotonic())
+        assert isinstance(asking.exception(), ProviderError)
+        return max(b - a for a, b in pairwise(times)) / (times[-1] - times[0])
+
+    with raw_server(always(reply(flood, *head))) as server:
+        assert asyncio.run(find_longest(server.url)) < 0.4

@@ -254,7 +254,7 @@ def test_forty_answers_of_200_characters_are_whole_without_folds_and_in_50_kilob
 def test_each_turn_names_the_cell_that_goes_on_from_it_if_the_result_has_a_name() -> None:
     page = html(**looked_up("yes", "no"))
     assert re.findall("<code [^>]*>%%axe --from r@(.*?)</code>", page) == ["0.1/1"]
-    assert "%axe time r · %axe replay r · axe_nb.export(r, \"r.html\")</code>" in page
+    assert '%axe time r · %axe replay r · axe_nb.export(r, "r.html")</code>' in page
     page = html(log=(turn(1, ToolCall("a", "grep"), results=["x"]), turn(2, text="ok")))
     assert re.findall("<code [^>]*>%%axe --from r@(.*?)</code>", page) == ["0/1", "0/2"]
     for name in ("axe_nb.last()", "runs[0]"):
