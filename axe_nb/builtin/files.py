@@ -115,6 +115,15 @@ def decode_text(data: bytes) -> str:
     return data.decode("utf-8-sig", "replace").replace("\r\n", "\n")
 
 
+LEFT_OUT = frozenset(
+    {".git", ".hg", ".svn", ".venv", "node_modules", "__pycache__", ".ipynb_checkpoints"}
+)
+"""Names of folders that are skipped, unless the tool's `path` is such a folder or lies in one."""
+
+UNSIZED = (".axe", ".ipynb")
+"""Endings of files that change while a notebook is recorded; a listing omits their sizes."""
+
+
 def list_dir(ctx: ToolContext, path: str = ".") -> str:
     """List a folder in the working directory: folders first, then files with their sizes in bytes.
 
@@ -128,6 +137,8 @@ def list_dir(ctx: ToolContext, path: str = ".") -> str:
             return f"{name} (link)"
         if entry.is_dir(follow_symlinks=False):
             return f"{name}/"
+        if name.endswith(UNSIZED):
+            return name
         try:
             return f"{name} ({entry.stat(follow_symlinks=False).st_size} bytes)"
         except OSError:  # removed since it was listed
@@ -139,7 +150,7 @@ def list_dir(ctx: ToolContext, path: str = ".") -> str:
         if at is not None and not stat.S_ISDIR(at.st_mode):
             raise ToolError(f"Not a folder: {path}. Use read_file to read it")
         with scan_folder(names.real) as found:
-            entries = list(islice(found, MAX_SCANNED))
+            entries = [one for one in islice(found, MAX_SCANNED) if one.name not in LEFT_OUT]
             is_cut = next(found, None) is not None
             entries.sort(key=lambda one: (not one.is_dir(follow_symlinks=False), one.name))
             shown = [show(entry) for entry in entries[:MAX_ENTRIES]]

@@ -15,7 +15,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from axe_nb.agents.globs import matches, parse_glob
-from axe_nb.builtin.files import contents, decode_text, is_text, lines_of
+from axe_nb.builtin.files import LEFT_OUT, contents, decode_text, is_text, lines_of
 from axe_nb.builtin.paths import (
     errors_for_model,
     kind,
@@ -38,11 +38,6 @@ TOO_LONG = f"stopped after {MAX_SECONDS} s"
 MAX_VISITED, MAX_DEPTH = 100_000, 64
 MAX_FOUND, MAX_MATCHES = 500, 200
 MAX_CONTEXT, MAX_LINE = 20, 300  # lines around a match, and characters of a line or pattern
-
-LEFT_OUT = frozenset(
-    {".git", ".hg", ".svn", ".venv", "node_modules", "__pycache__", ".ipynb_checkpoints"}
-)
-"""Names of folders that are skipped, unless the tool's `path` is such a folder or lies in one."""
 
 
 @dataclass

@@ -480,11 +480,13 @@ class RestoredAgents:
 
     root: Agent
 
-    def __init__(self, result: RunResult, find: Callable[[str], Agent]) -> None:
+    def __init__(self, result: RunResult, find: Callable[[str], Agent], replaced: str = "") -> None:
         """Restores the agents. `find` loads one of the user's agents.
 
-        Raises ConfigError if an agent cannot be restored.
+        `replaced` is the id of the run that another agent takes over, if any. Raises ConfigError if
+        an agent cannot be restored.
         """
+        self._runs, self._replaced = tuple(result.walk()), replaced
         self.agents: dict[str, Agent] = {}
         """Agents without the changes made by forks, keyed by name."""
         self.changed: dict[str, Agent] = {}
@@ -509,8 +511,11 @@ class RestoredAgents:
         now = None
         with suppress(ConfigError):
             now = self._find(one.name) if one.name else None
-        if compares and (warning := _compare(one, now)):
-            self.warnings.append(warning)
+        runs = [run.id for run in self._runs if run.agent == one.name]
+        if compares and runs != [self._replaced]:
+            others = [id for id in runs if id != self._replaced]
+            if warning := _compare(one, now, others[0] if others else ""):
+                self.warnings.append(warning)
         if one.agent is not None:
             agent = one.agent
         elif now is not None and _is_same(one.values, make_table(now)):
@@ -536,10 +541,11 @@ def _is_same(kept: Any, now: Any) -> bool:
     return is_same(clean.json(jsonable(kept)), clean.json(jsonable(now)))
 
 
-def _compare(kept: Definition, now: Agent | None) -> str:
+def _compare(kept: Definition, now: Agent | None, run: str) -> str:
     """Returns a warning if a recorded agent differs from the user's own agent, otherwise "".
 
-    `now` is the user's own agent; None if it no longer exists, which also gives a warning.
+    `now` is the user's own agent; None if it no longer exists, which also gives a warning. `run` is
+    the id of a run of the agent, if there is one.
     """
     name = quote(kept.name)
     if now is None:
@@ -559,4 +565,4 @@ def _compare(kept: Definition, now: Agent | None) -> str:
         return ""
     changed = list_some(keys, 5)
     told = f"agent {name} has changed since ({changed}); the fork uses the recorded one"
-    return f"{told}; %%axe {kept.name} --from … uses yours"
+    return f"{told}; %%axe {kept.name} --from …@{run}/1 takes yours there" if run else told

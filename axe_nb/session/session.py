@@ -172,7 +172,7 @@ class BeginningFork:
 
         self.request, self.point, self.snapshot = request, point, snapshot
         self.given = find(request.agent) if isinstance(request.agent, str) else request.agent
-        self.restored = RestoredAgents(point.root, find)
+        self.restored = RestoredAgents(point.root, find, point.run.id if self.given else "")
         snapshot.restore(self.restored.agents, self.restored.contexts)
         self.fork = Fork(point, self._adapt, self.restored.changed)
 

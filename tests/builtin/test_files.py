@@ -96,6 +96,17 @@ def test_a_folder_is_listed_with_sizes(tmp_path: Path) -> None:
     assert run(LIST, tmp_path, path="src") == "(empty folder)"
 
 
+def test_a_listing_stays_the_same_while_a_notebook_is_recorded(tmp_path: Path) -> None:
+    for name in ("lesson.ipynb", "lesson.axe"):
+        (tmp_path / name).write_text("{}")
+    listed = run(LIST, tmp_path)
+    for name in ("lesson.ipynb", "lesson.axe"):
+        (tmp_path / name).write_text("longer")
+    for folder in (".git", ".ipynb_checkpoints"):
+        (tmp_path / folder).mkdir()
+    assert run(LIST, tmp_path) == listed == "lesson.axe\nlesson.ipynb"
+
+
 def test_a_long_listing_is_cut_folders_first_and_a_huge_one_looked_at_in_part(
     tmp_path: Path,
 ) -> None:

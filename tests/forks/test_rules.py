@@ -18,7 +18,10 @@ import pytest
 import axe_nb
 from axe_nb import Agent, ConfigError, ProviderError, Request, RunResult, call, script, tool
 from axe_nb.agents import trust
+from axe_nb.recording.fork import make_point
+from axe_nb.session.drive import NullView, drive
 from axe_nb.session.portal import run_and_wait
+from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import session
 from axe_nb.views.outline import as_text
 from tests.engine.in_process import agent, ask, keeping, lead
@@ -119,11 +122,17 @@ def test_agents_are_those_of_the_recording_and_a_difference_is_a_warning() -> No
         assert counted.take()[0] == ["lead 2", "lead 3", "town 1", "town 2"]
     assert sorted(again.warnings) == [
         'agent "lead" has changed since (system_prompt, sub_agents); '
-        "the fork uses the recorded one; %%axe lead --from … uses yours",
+        "the fork uses the recorded one; %%axe lead --from …@0/1 takes yours there",
         'agent "town" no longer exists; the fork uses the recorded one',
     ]
     assert "Changed." not in again.text
     assert "You are a town." in again.text
+    with counted_tree(None) as (run, _):
+        axe_nb.define(session.agents["lead"].but(system_prompt="Changed.", sub_agents=()))
+        request = RunRequest(agent="lead", fork=make_point(run, "0/1"))
+        yours = drive(session.start(request), NullView())
+    assert yours.ok
+    assert "lead" not in str(yours.warnings)
 
 
 @pytest.mark.req("D-66", "D-53")
@@ -140,7 +149,7 @@ def test_texts_of_files_are_those_of_the_recording(project: Path) -> None:
     assert "old" in again.text
     assert again.warnings == (
         'agent "reader" has changed since (files); the fork uses the recorded one; '
-        "%%axe reader --from … uses yours",
+        "%%axe reader --from …@0/1 takes yours there",
     )
     run.save("run.axe")
     kept = fork(axe_nb.load("./run.axe"))
