@@ -264,7 +264,7 @@ def tell_arguments(arguments: Mapping[str, Any]) -> tuple[str, bool]:
 def asked_of(call: CallNode) -> str:
     """Describes a call by its question to the user, or by its task or arguments and any error."""
     if call.asks and call.asks.words and not call.asks.choices:
-        return word_question(call.asks)
+        return "asks you"  # the question stands below, whole
     arguments = call.call.arguments
     if call.served:
         found = plural(len(call.served.sources), "source") if call.served.sources else ""

@@ -104,7 +104,7 @@ def test_a_question_about_hostile_words_is_inert_and_no_other_input_is_answered(
     expect(tree).to_have_count(1)
     ours = ("button", "form", "textarea")
     active = ", ".join(name for name in ACTIVE.split(", ") if name not in ours)
-    assert tree.locator("form, textarea").count() == 2
+    expect(tree.locator("form, textarea")).to_have_count(2)
     assert tree.evaluate("(e, active) => e.querySelectorAll(active).length", active) == 0
     assert lab.page.evaluate("() => window.pwned") is None
     deny = buttons.filter(has_text="Deny")
