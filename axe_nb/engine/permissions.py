@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -94,7 +94,8 @@ class PermissionPolicy:
         if verdict == "ask" and not self.may_ask:
             asker = self.above if above == "ask" else self
             lacking = [agent for agent in self.agents if _lacks(agent, tool)]
-            step = _ask_trust(lacking[0]) if lacking else asker._tell_keys(tool, host)
+            files = " and ".join(dict.fromkeys(map(_format_file, self._list_askers(tool, host))))
+            step = _ask_trust(lacking[0]) if lacking else asker._tell_keys(tool, host, files)
             return "deny", f"sub-agents cannot ask; {step}"
         return verdict, reason if above == "deny" else own_reason
 
@@ -125,7 +126,14 @@ class PermissionPolicy:
         silent = next(one for one in self.agents[1:] if one.sub_agents_config.ask != "person")
         return f'set sub_agents_config.ask = "person" in {_format_file(silent)}'
 
-    def _tell_keys(self, tool: Tool, host: str) -> str:
+    def _list_askers(self, tool: Tool, host: str) -> Iterator[Agent]:
+        """Yields the agents, from the root down, whose own settings require approval for a tool."""
+        if self.above is not None:
+            yield from self.above._list_askers(tool, host)
+        if self._decide_own(tool, host)[0] == "ask":
+            yield self.agent
+
+    def _tell_keys(self, tool: Tool, host: str, files: str = "") -> str:
         if self.agent.lacks_entries:
             return _ask_trust(self.agent)
         # without trust, such settings in its file would be left out
@@ -134,7 +142,7 @@ class PermissionPolicy:
             pattern = ANY if tool.by_server else host
             return f"{trust}set allowed_hosts = [{quote(pattern)}] in {_format_file(self.agent)}"
         mode, allow = 'set mode = "auto"', f'permissions.{tool.name} = "allow"'
-        here, source = _format_file(self.agent), self._find_mode_source()
+        here, source = files or _format_file(self.agent), self._find_mode_source()
         if source.mode_by == "option":
             by_run = 'start the run with --mode auto (in Python: mode="auto")'
             return f"{trust}set {allow} in {here}, or {by_run}"

@@ -362,7 +362,7 @@ def describe(question: Question) -> PersonAsked:
     asked = format_question(question)
     names = {**NAMES, "yes": "Raise", "no": "Refuse"} if question.raises else NAMES
     letters = {a.choice: a.choice[0] for a in asked.answers if not a.needs_word}
-    summary = f"may this session spend up to {question.raises}?"
+    summary = f"may this notebook spend up to {question.raises}?"
     if not question.raises:
         texts = (v for v in question.arguments.values() if isinstance(v, str) and v.strip())
         subject = one_line(show(redact(next(texts, ""))), SUBJECT)

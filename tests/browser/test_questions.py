@@ -83,7 +83,7 @@ def test_the_budget_is_raised_by_a_button_in_the_row_that_waits_for_it(lab: Lab)
     question = lab.page.locator(".axe-nb-question:visible")
     expect(question).to_contain_text("the budget of this notebook ($0.050) would be exceeded")
     expect(lab.page.locator(f"{row(lab, 'spender')} > summary").first).to_contain_text(
-        "asks you: may this session spend up to $0.10?"
+        "asks you: may this notebook spend up to $0.10?"
     )
     buttons = question.locator("button:visible")
     expect(buttons).to_have_text(["Raise y", "Refuse n", "Stop the run s"])

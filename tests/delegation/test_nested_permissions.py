@@ -119,10 +119,17 @@ def test_what_is_denied_above_is_denied_below_in_every_nesting(written: str) -> 
 @pytest.mark.req("O-35", "D-19", "X-37")
 def test_a_childs_denial_names_the_file_that_can_be_changed(way: str) -> None:
     made = Family((way,), uses("write"))
+    files, place = 'agent "lead"', ""
+    if way == "call_agent":  # the other children are copies of the lead
+        files, place = 'agent "lead" and agent "helper"', ' in agent "lead"'
     assert told(leaf(made.play(mode="ask"))) == (
         "Error: permission denied for write_it: sub-agents cannot ask; "
-        'set mode = "auto" or permissions.write_it = "allow" in agent "lead"'
+        f'set mode = "auto"{place} or permissions.write_it = "allow" in {files}'
     )
+    allow = {"permissions": {"write_it": "allow"}}
+    made = Family((way,), uses("write"), helper=allow)
+    made.play(mode="ask", **allow)
+    assert made.used, "the advice is enough"
 
 
 @pytest.mark.req("D-47", "D-19")
