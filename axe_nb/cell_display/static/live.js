@@ -240,9 +240,10 @@ class Tree {
   lead() {
     const size = this.rows.size + this.store.parts.length;
     if (this.isLeft || size === this.size || this.store.head.newest === "") return;
-    this.size = size;
     const { top } = this.root.getBoundingClientRect();
-    if (top > 0 && top < innerHeight) this.root.scrollIntoView({ block: "nearest" });
+    if (top <= 0 || top >= innerHeight) return; // perhaps not in the page yet
+    this.size = size;
+    this.root.scrollIntoView({ block: "nearest" });
   }
 
   drawRow(key, data) {
